@@ -1,0 +1,185 @@
+"""Element types: numpy's and ml_dtypes' names, with what ONNX calls them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazygraph.errors import DTypeError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+
+class DType:
+    """An element type. One object per type: compare with ``==`` (a name works too) or ``is``.
+
+    Attributes:
+        name: numpy's or ml_dtypes' name, or ``string``.
+        onnx: The number of ``onnx.TensorProto.DataType``.
+        bits: Bits per element (0 for strings).
+        kind: ``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool, ``c`` complex, ``s`` string.
+    """
+
+    __slots__ = ("_numpy", "bits", "kind", "name", "onnx")
+
+    def __init__(self, name: str, onnx: int, bits: int, kind: str) -> None:
+        self.name = name
+        self.onnx = onnx
+        self.bits = bits
+        self.kind = kind
+        self._numpy: np.dtype[Any] | None = None
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy dtype; ml_dtypes is imported when the first of its types is asked for."""
+        if self._numpy is None:
+            self._numpy = _numpy_dtype(self.name)
+        return self._numpy
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in "fiuc"
+
+    def nbytes(self, elements: int) -> int:
+        """Return the bytes that so many elements take (4-bit types pack two to a byte)."""
+        return (elements * self.bits + 7) // 8
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+DTypeLike: TypeAlias = "DType | str | type[Any] | np.dtype[Any]"
+
+# name, onnx.TensorProto number, bits, kind. Source: onnx.proto, TensorProto.DataType.
+_TABLE = (
+    ("float32", 1, 32, "f"),
+    ("uint8", 2, 8, "u"),
+    ("int8", 3, 8, "i"),
+    ("uint16", 4, 16, "u"),
+    ("int16", 5, 16, "i"),
+    ("int32", 6, 32, "i"),
+    ("int64", 7, 64, "i"),
+    ("string", 8, 0, "s"),
+    ("bool", 9, 8, "b"),
+    ("float16", 10, 16, "f"),
+    ("float64", 11, 64, "f"),
+    ("uint32", 12, 32, "u"),
+    ("uint64", 13, 64, "u"),
+    ("complex64", 14, 64, "c"),
+    ("complex128", 15, 128, "c"),
+    ("bfloat16", 16, 16, "f"),
+    ("float8_e4m3fn", 17, 8, "f"),
+    ("float8_e4m3fnuz", 18, 8, "f"),
+    ("float8_e5m2", 19, 8, "f"),
+    ("float8_e5m2fnuz", 20, 8, "f"),
+    ("uint4", 21, 4, "u"),
+    ("int4", 22, 4, "i"),
+    ("float4_e2m1fn", 23, 4, "f"),
+    ("float8_e8m0fnu", 24, 8, "f"),
+    ("uint2", 25, 2, "u"),
+    ("int2", 26, 2, "i"),
+)
+
+_BY_NAME = {name: DType(name, onnx, bits, kind) for name, onnx, bits, kind in _TABLE}
+_BY_ONNX = {dtype.onnx: dtype for dtype in _BY_NAME.values()}
+_IN_NUMPY = frozenset(
+    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128".split()
+)
+
+float32 = _BY_NAME["float32"]
+float64 = _BY_NAME["float64"]
+float16 = _BY_NAME["float16"]
+bfloat16 = _BY_NAME["bfloat16"]
+float8_e4m3fn = _BY_NAME["float8_e4m3fn"]
+float8_e4m3fnuz = _BY_NAME["float8_e4m3fnuz"]
+float8_e5m2 = _BY_NAME["float8_e5m2"]
+float8_e5m2fnuz = _BY_NAME["float8_e5m2fnuz"]
+float8_e8m0fnu = _BY_NAME["float8_e8m0fnu"]
+float4_e2m1fn = _BY_NAME["float4_e2m1fn"]
+int8 = _BY_NAME["int8"]
+int16 = _BY_NAME["int16"]
+int32 = _BY_NAME["int32"]
+int64 = _BY_NAME["int64"]
+uint8 = _BY_NAME["uint8"]
+uint16 = _BY_NAME["uint16"]
+uint32 = _BY_NAME["uint32"]
+uint64 = _BY_NAME["uint64"]
+int4 = _BY_NAME["int4"]
+uint4 = _BY_NAME["uint4"]
+int2 = _BY_NAME["int2"]
+uint2 = _BY_NAME["uint2"]
+bool_ = _BY_NAME["bool"]
+complex64 = _BY_NAME["complex64"]
+complex128 = _BY_NAME["complex128"]
+string = _BY_NAME["string"]
+
+
+def as_dtype(dtype: DTypeLike) -> DType:
+    """Return the element type that a DType, a name or a numpy dtype means.
+
+    Raises:
+        DTypeError: Nothing in ONNX is called that.
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, str):
+        found = _BY_NAME.get(dtype)
+    elif dtype is str:
+        found = string
+    else:
+        try:
+            described = np.dtype(dtype)
+        except TypeError:
+            described = None
+        found = None if described is None else _BY_NAME.get("string" if described.kind in "UST" else described.name)
+        if found is None and described is not None and described.kind == "O":
+            found = string
+    if found is None:
+        raise DTypeError(
+            f"{dtype!r} is not an element type",
+            op="dtype",
+            expected="one of " + ", ".join(_BY_NAME),
+        )
+    return found
+
+
+def dtype_of_onnx(number: int) -> DType:
+    """Return the element type of an ``onnx.TensorProto.DataType`` number.
+
+    Raises:
+        DTypeError: The number names none that lazygraph knows.
+    """
+    found = _BY_ONNX.get(number)
+    if found is None:
+        raise DTypeError(f"ONNX element type {number} is not known", op="dtype")
+    return found
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "string":
+        return np.dtype(object)
+    if name in _IN_NUMPY:
+        return np.dtype(name)
+
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))

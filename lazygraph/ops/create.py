@@ -1,0 +1,186 @@
+"""Where graphs begin: inputs, constants, and tensors made of a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lazygraph import dims
+from lazygraph.dims import Dim, Size, SizeLike
+from lazygraph.dtypes import DTypeLike, as_dtype, float32, int64
+from lazygraph.errors import DTypeError, OperandError, ShapeError
+from lazygraph.ops.checks import dtype_among, exactly, rows, same_dtype
+from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, graph_of, known_ints, rule
+from lazygraph.ops.shaping import sizes_tensor
+from lazygraph.tensor import Graph, Scalar, Tensor
+
+
+def input(
+    name: str,
+    dtype: DTypeLike,
+    shape: Sequence[SizeLike],
+    anchor: Tensor | Graph | None = None,
+    opset: int | None = None,
+) -> Tensor:
+    """Return a new graph input; without an anchor it opens a new graph.
+
+    Args:
+        name: Its name in the file.
+        dtype: Element type.
+        shape: Sizes: ints, names (``"seq"``), arithmetic over names (``"past + seq"``), ``lg.size("seq", max=16)``.
+        anchor: A tensor of the graph that it joins.
+        opset: Fixes the ai.onnx opset of a new graph; None writes the lowest that means the same.
+
+    Raises:
+        OperandError: The name is taken, or ``opset`` is given together with an anchor.
+        ShapeError: A size is negative or no size.
+    """
+    if opset is not None and anchor is not None:
+        raise OperandError("the opset is the graph's", op="input", expected="opset with the first input only")
+    if opset is not None and opset < 13:
+        raise OperandError(f"opset {opset}", op="input", expected="opset 13 or later")
+    return graph_of(anchor, opset).input(name, dtype, shape)
+
+
+def constant(
+    array: object, name: str | None = None, dtype: DTypeLike | None = None, anchor: Tensor | Graph | None = None
+) -> Tensor:
+    """Return a constant; without an anchor it opens a new graph.
+
+    Args:
+        array: A numpy array, a scalar, a nested list, or a LazyArray.
+        name: Its name in the file, unique in the graph.
+        dtype: Element type; by default the array's own, float32 for Python floats and int64 for ints.
+        anchor: A tensor of the graph that it joins.
+    """
+    return graph_of(anchor).constant(array, name, dtype)
+
+
+@rule("ConstantOfShape")
+def _constant_of_shape_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
+    target = inputs[0]
+    if target is None:
+        raise OperandError("the shape is missing", op=op)
+    value = attrs.get("value")
+    dtype = float32 if value is None else as_dtype(value.dtype)
+    sizes = known_ints(target)
+    if sizes is None:
+        return [(dtype, None)]
+    if any(dims.at_most(0, size) is False for size in sizes):
+        raise ShapeError(f"sizes {sizes} include a negative one", op=op, expected="sizes of at least 0")
+    return [(dtype, tuple(sizes))]
+
+
+def full(shape: Sequence[SizeLike], value: Scalar, dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
+    """Return a tensor of one repeated number, a few bytes in the file whatever its size.
+
+    Spec: ai.onnx::ConstantOfShape.
+    """
+    graph = graph_of(anchor)
+    wanted = as_dtype(dtype)
+    like = anchor if isinstance(anchor, Tensor) else graph.ints(())
+    number = as_tensor("full", value, like, wanted)
+    target = sizes_tensor("full", list(shape), like)
+    return apply("ConstantOfShape", target, value=_one_element(number))
+
+
+def _one_element(number: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    origin = number.origin
+    return origin.read().reshape(1)  # type: ignore[union-attr,no-any-return]
+
+
+def zeros(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
+    """Return zeros of the shape (see :func:`full`)."""
+    wanted = as_dtype(dtype)
+    return full(shape, False if wanted.kind == "b" else 0, wanted, anchor)
+
+
+def ones(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
+    """Return ones of the shape (see :func:`full`)."""
+    wanted = as_dtype(dtype)
+    return full(shape, True if wanted.kind == "b" else 1, wanted, anchor)
+
+
+@rule("Range")
+def _range_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
+    start, limit, delta = exactly(op, inputs, 3)
+    dtype = same_dtype(op, start=start, limit=limit, delta=delta)
+    dtype_among(op, "start", start, "fi", "number")
+    for label, tensor in (("start", start), ("limit", limit), ("delta", delta)):
+        if tensor.known_shape:
+            raise ShapeError(f"{label} is not a scalar", op=op, operands=rows({label: tensor}), expected="shape ()")
+    return [(dtype, (_range_size(start, limit, delta),))]
+
+
+def _range_size(start: Tensor, limit: Tensor, delta: Tensor) -> Size:
+    ends = [known_ints(tensor) for tensor in (start, limit, delta)]
+    if None in ends:
+        return dims.unknown(f"range_{start.graph.next_serial()}")
+    first, last, step = [values[0] for values in ends if values is not None]
+    if not isinstance(step, int):
+        return dims.unknown(f"range_{start.graph.next_serial()}")
+    if step == 0:
+        raise ShapeError("delta is 0", op="Range", expected="a delta other than 0")
+    span = dims.subtract(last, first) if step > 0 else dims.subtract(first, last)
+    return dims.largest(0, dims.floordiv(dims.add(span, abs(step) - 1), abs(step)))
+
+
+def arange(
+    start: SizeLike | float | Tensor,
+    stop: SizeLike | float | Tensor | None = None,
+    step: int | float = 1,
+    dtype: DTypeLike | None = None,
+    anchor: Tensor | Graph | None = None,
+) -> Tensor:
+    """Return ``start, start + step, ...`` up to before ``stop``; one bound alone counts from 0.
+
+    Args:
+        start: An int, float, size or scalar tensor.
+        stop: The same.
+        step: A number other than 0.
+        dtype: By default int64, float32 when a bound is a float, a tensor's own where one is a tensor.
+        anchor: A tensor of the graph that it joins; needed where no bound is a tensor of it.
+
+    Spec: ai.onnx::Range.
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    tensors = [value for value in (first, last) if isinstance(value, Tensor)]
+    graph = tensors[0].graph if tensors else graph_of(anchor)
+    like = tensors[0] if tensors else anchor if isinstance(anchor, Tensor) else graph.ints(())
+    if dtype is not None:
+        wanted = as_dtype(dtype)
+    elif tensors:
+        wanted = tensors[0].dtype
+    else:
+        wanted = float32 if any(isinstance(value, float) for value in (first, last, step)) else int64
+    parts = [_bound(value, like, graph, wanted) for value in (first, last, step)]
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (first, last, step)) and not step:
+        raise ShapeError("step is 0", op="arange", expected="a step other than 0")
+    return apply("Range", *[as_tensor("arange", part, like, wanted) for part in parts])
+
+
+def _bound(value: object, like: Tensor, graph: Graph, dtype: object) -> Tensor | Scalar | Dim:
+    if isinstance(value, str):
+        size = graph.size(value)
+        return size
+    if isinstance(value, (Tensor, int, float, Dim)):
+        return value
+    raise DTypeError(f"{value!r} is no bound", op="arange", expected="a number, a size or a scalar tensor")
+
+
+@rule("EyeLike")
+def _eye_like_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
+    x = inputs[0]
+    if x is None:
+        raise OperandError("x is missing", op=op)
+    if x.known_shape is not None and len(x.shape) != 2:
+        raise ShapeError(f"{len(x.shape)} axes", op=op, operands=rows({"x": x}), expected="a matrix")
+    return [(attrs.get("dtype", x.dtype), x.known_shape)]
+
+
+def eye(
+    n: SizeLike, m: SizeLike | None = None, k: int = 0, dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None
+) -> Tensor:
+    """Return ``(n, m)`` with ones on diagonal ``k`` and zeros elsewhere. Spec: ai.onnx::EyeLike."""
+    return apply("EyeLike", zeros([n, n if m is None else m], dtype, anchor), k=int(k))

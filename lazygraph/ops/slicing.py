@@ -1,0 +1,124 @@
+"""Slice: part of a tensor along some axes, with Python's meaning of bounds and steps."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import cast as typed
+
+from lazygraph import dims
+from lazygraph.dims import Dim, Size, SizeLike
+from lazygraph.errors import OperandError, ShapeError
+from lazygraph.ops.checks import axes_of, rows
+from lazygraph.ops.core import Attrs, Inputs, Results, apply, known_ints, rule
+from lazygraph.ops.shaping import sizes_tensor
+from lazygraph.tensor import Tensor
+
+# "To the end" and "to the front" in the direction of travel. INT_MAX with a negative step means different things to
+# different runtimes (the spec says: nothing is left), so it is never written there.
+TO_THE_END = 2**63 - 1
+TO_THE_FRONT = -(2**63)
+
+
+@rule("Slice")
+def _slice_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
+    x, starts, ends, axes, steps = [*inputs, None, None, None, None][:5]
+    if x is None or starts is None or ends is None:
+        raise OperandError("x, starts or ends is missing", op=op, expected="x, starts, ends, and perhaps axes and steps")
+    if x.known_shape is None:
+        return [(x.dtype, None)]
+    count = next((t.shape[0] for t in (starts, ends) if t.known_shape), None)
+    chosen = known_ints(axes) if axes is not None else list(range(count)) if isinstance(count, int) else None
+    if chosen is None:
+        return [(x.dtype, tuple(_unknown(x, axis, size) for axis, size in enumerate(x.shape)))]
+
+    places = axes_of(op, typed("list[int]", chosen), len(x.shape), {"x": x})
+    strides = known_ints(steps) if steps is not None else [1] * len(places)
+    firsts, lasts = known_ints(starts), known_ints(ends)
+    if strides is not None and 0 in strides:
+        raise ShapeError("a step is 0", op=op, operands=rows({"x": x}), expected="steps other than 0")
+    lengths = {len(values) for values in (firsts, lasts, strides, places) if values is not None}
+    if len(lengths) > 1:
+        raise ShapeError(
+            "starts, ends, axes and steps differ in length", op=op, operands=rows({"x": x}), expected="one each per axis"
+        )
+    sizes = list(x.shape)
+    for i, axis in enumerate(places):
+        size = sizes[axis]
+        if firsts is None or lasts is None or strides is None or isinstance(strides[i], Dim):
+            sizes[axis] = _unknown(x, axis, size)
+        else:
+            sizes[axis] = sliced_size(size, firsts[i], lasts[i], typed(int, strides[i]))
+    return [(x.dtype, tuple(sizes))]
+
+
+def sliced_size(size: Size, start: Size, end: Size, step: int) -> Size:
+    """Return how many elements ``[start:end:step]`` takes of an axis, as Python counts; exact for named sizes."""
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        stop = None if step < 0 and end < -size else end
+        return len(range(size)[builtins.slice(start, stop, step)])
+
+    low: Size = 0 if step > 0 else -1
+    high = size if step > 0 else dims.subtract(size, 1)
+    first = _clamped(start, size, low, high)
+    last = _clamped(end, size, low, high)
+    span = dims.subtract(last, first) if step > 0 else dims.subtract(first, last)
+    width = abs(step)
+    return dims.largest(0, dims.floordiv(dims.add(span, width - 1), width))
+
+
+def _clamped(bound: Size, size: Size, low: Size, high: Size) -> Size:
+    """Return the bound counted from the front and held in ``[low, high]``."""
+    if bound == TO_THE_FRONT:
+        return low
+    if isinstance(bound, int) and bound >= 2**31 - 1:
+        return high
+    if dims.at_most(0, bound) is not True:
+        if dims.at_most(bound, -1) is not True:
+            return dims.unknown(f"bound({bound})")
+        bound = dims.add(bound, size)
+    return dims.smallest(dims.largest(bound, low), high)
+
+
+def slice(
+    x: Tensor,
+    starts: Sequence[SizeLike] | Tensor,
+    ends: Sequence[SizeLike] | Tensor,
+    axes: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+) -> Tensor:
+    """Return ``x[starts:ends:steps]`` along ``axes`` (the first ones when None), bounds as Python's.
+
+    Args:
+        x: ``T``.
+        starts: Sizes, which may be negative ints, or an ``int64 (n,)`` tensor.
+        ends: The same; :data:`TO_THE_END` and :data:`TO_THE_FRONT` mean just that.
+        axes: The axes.
+        steps: Ints other than 0.
+
+    Raises:
+        ShapeError: A step of 0, one axis twice, or lists of different lengths.
+        IndexRangeError: An axis lies outside ``[-rank, rank)``.
+
+    Spec: ai.onnx::Slice.
+    """
+    first = starts if isinstance(starts, Tensor) else _bounds(starts, x)
+    last = ends if isinstance(ends, Tensor) else _bounds(ends, x)
+    count = typed(int, first.shape[0])
+    places = axes_of("slice", list(axes) if axes is not None else list(range(count)), len(x.shape), {"x": x})
+    extra = [x.graph.ints(tuple(steps))] if steps is not None and any(step != 1 for step in steps) else []
+    return apply("Slice", x, first, last, x.graph.ints(places), *extra)
+
+
+def _bounds(values: Sequence[SizeLike], x: Tensor) -> Tensor:
+    if all(isinstance(value, int) for value in values):
+        return x.graph.ints(typed("list[int]", list(values)))
+    return sizes_tensor("slice", values, x)
+
+
+def _unknown(x: Tensor, axis: int, size: Size) -> Size:
+    high = dims.bounds(size)[1]
+    return dims.unknown(f"slice_{x.graph.next_serial()}_{axis}", high)
+
+
+__all__ = ["TO_THE_END", "TO_THE_FRONT", "slice", "sliced_size"]
