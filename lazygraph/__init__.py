@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lazygraph import ops as _ops
 from lazygraph.arrays import LazyArray
 from lazygraph.dims import Dim, assume_equal, size
 from lazygraph.dtypes import (
@@ -59,3 +58,41 @@ from lazygraph.errors import (
 from lazygraph.ops import *  # noqa: F403
 from lazygraph.scopes import scope
 from lazygraph.tensor import Graph, Tensor
+
+if TYPE_CHECKING:
+    from lazygraph import nn
+    from lazygraph.cache import KvCache, LatentCache
+    from lazygraph.convert import convert
+    from lazygraph.evaluate import realize
+    from lazygraph.export import Decoder, save, to_onnx
+    from lazygraph.ops.schema import op
+
+# What needs more than numpy, or is not always needed, is handed on when first asked for.
+_LATER = {
+    "Decoder": "lazygraph.export.decoder",
+    "KvCache": "lazygraph.cache",
+    "LatentCache": "lazygraph.cache",
+    "convert": "lazygraph.convert",
+    "nn": "lazygraph",
+    "op": "lazygraph.ops.schema",
+    "realize": "lazygraph.evaluate",
+    "save": "lazygraph.export.saving",
+    "to_onnx": "lazygraph.export.saving",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from lazygraph.version import VERSION
+
+        return VERSION
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lazygraph' has no attribute {name!r}")
+    found = importlib.import_module("lazygraph.nn") if name == "nn" else getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "__version__"})

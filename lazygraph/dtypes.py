@@ -101,6 +101,7 @@ _TABLE = (
 
 _BY_NAME = {name: DType(name, onnx, bits, kind) for name, onnx, bits, kind in _TABLE}
 _BY_ONNX = {dtype.onnx: dtype for dtype in _BY_NAME.values()}
+_BY_NUMPY: dict[np.dtype[Any], DType] = {}  # numpy takes a microsecond to name a dtype
 _IN_NUMPY = frozenset(
     "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128".split()
 )
@@ -141,6 +142,10 @@ def as_dtype(dtype: DTypeLike) -> DType:
     """
     if isinstance(dtype, DType):
         return dtype
+    if isinstance(dtype, np.dtype):
+        known = _BY_NUMPY.get(dtype)
+        if known is not None:
+            return known
     if isinstance(dtype, str):
         found = _BY_NAME.get(dtype)
     elif dtype is str:
@@ -159,6 +164,8 @@ def as_dtype(dtype: DTypeLike) -> DType:
             op="dtype",
             expected="one of " + ", ".join(_BY_NAME),
         )
+    if isinstance(dtype, np.dtype) and dtype.isnative:
+        _BY_NUMPY[dtype] = found
     return found
 
 

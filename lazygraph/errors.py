@@ -152,3 +152,11 @@ class SeqLenMismatchError(CacheError):
 
 class CacheStepError(CacheError, RuntimeError):
     """Appends and advances out of step."""
+
+
+class SlotDTypeError(CacheError, DTypeError):
+    """A slot's rows have another element type than the cache."""
+
+
+class SlotGraphError(CacheError, GraphMismatchError):
+    """A slot's rows belong to another graph than the cache."""

@@ -101,7 +101,7 @@ class Graph:
         opset: The ai.onnx opset whose signatures apply, or None for the newest.
     """
 
-    __slots__ = ("_constants", "_names", "_serial", "inputs", "opset", "scalars", "size_tensors", "sizes")
+    __slots__ = ("__weakref__", "_constants", "_names", "_serial", "inputs", "opset", "scalars", "size_tensors", "sizes")
 
     def __init__(self, opset: int | None = None) -> None:
         self.inputs: dict[str, Tensor] = {}

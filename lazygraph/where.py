@@ -26,10 +26,17 @@ def user_line() -> Where | None:
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
-        if not module.startswith("lazygraph.") or module.startswith("lazygraph.models."):
-            return Where(frame.f_code.co_filename, frame.f_lineno)
+        own = _own.get(module)
+        if own is None:
+            own = _own[module] = module.startswith("lazygraph.") and not module.startswith("lazygraph.models.")
+        if not own:
+            return tuple.__new__(Where, (frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+# By module name: whether its lines are lazygraph's own. Asked some ten times for every node.
+_own: dict[str, bool] = {}
 
 
 def _short(file: str) -> str:

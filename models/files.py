@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lazygraph.errors import WeightsError
+from lazygraph.errors import UnsupportedError, WeightsError
 from lazygraph.where import Where
 
 # lazygraph.where counts every lazygraph.models file as a user's program. The readers are not: a message about a
@@ -41,6 +42,24 @@ def asking_line() -> Where | None:
             return Where(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def require(*modules: str) -> None:
+    """Check that packages of the ``models`` extra are there, before they are used.
+
+    Raises:
+        UnsupportedError: One is not installed.
+    """
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise UnsupportedError(
+                f"the package {module} is not installed",
+                op="import",
+                hint="pip install 'lazygraph[models]'",
+                at=asking_line(),
+            ) from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lazygraph.errors import UnsupportedError, WeightsError
-from lazygraph.models.files import asking_line
+from lazygraph.models.files import asking_line, ids_of
 from lazygraph.models.gguf_file import GgufFile
 
 # general.architecture -> the class that a Hugging Face config names. Mistral's files say "llama".
@@ -69,9 +69,9 @@ def require_architecture(file: GgufFile) -> str:
 def config_of(file: GgufFile) -> dict[str, Any]:
     """Return the file's metadata under the keys of a Hugging Face ``config.json``.
 
-    Where the two differ: ``rope_scaling`` of type ``llama3`` carries ``freq_factors`` (a list of ``head_dim / 2``
-    floats by which the inverse frequencies are divided) instead of the four numbers that they were computed from,
-    which the file does not keep; ``attention_bias`` says whether query, key and value projections have biases.
+    One key is not Hugging Face's: ``rope_freq_factors``, a list of ``head_dim / 2`` floats by which the inverse
+    frequencies are divided. It stands for ``rope_scaling`` of type ``llama3``, whose four numbers the file does not
+    keep. ``attention_bias`` says whether the query projection has a bias (qwen2 always has, and has no such key).
 
     Raises:
         WeightsError: A key that the architecture needs is absent or of the wrong kind.
@@ -105,9 +105,11 @@ def config_of(file: GgufFile) -> dict[str, Any]:
         "max_position_embeddings": keys.whole("context_length"),
         "vocab_size": _vocab_size(keys),
         "tie_word_embeddings": "output.weight" not in file.tensors,
-        "attention_bias": "blk.0.attn_q.bias" in file.tensors,
-        "mlp_bias": "blk.0.ffn_gate.bias" in file.tensors,
     }
+    if keys.architecture != "qwen2":
+        config["attention_bias"] = "blk.0.attn_q.bias" in file.tensors
+    if keys.architecture == "llama":
+        config["mlp_bias"] = "blk.0.ffn_gate.bias" in file.tensors
     config |= _rope_scaling(keys)
     rotated = keys.whole("rope.dimension_count", head_dim)
     if rotated != head_dim:
@@ -122,9 +124,8 @@ def config_of(file: GgufFile) -> dict[str, Any]:
             config |= {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
 
     for name in ("bos", "eos"):
-        token = file.metadata.get(f"tokenizer.ggml.{name}_token_id")
-        if token is not None:
-            config[f"{name}_token_id"] = int(token)
+        for token in ids_of(file.metadata.get(f"tokenizer.ggml.{name}_token_id")):
+            config[f"{name}_token_id"] = token
     return config
 
 
@@ -153,12 +154,13 @@ def _rope_scaling(keys: _Keys) -> dict[str, Any]:
         if keys.number(key, 1.0) != 1.0:
             raise keys.unsupported(key, "1")
 
+    config: dict[str, Any] = {"rope_scaling": scaling} if scaling else {}
     factors = keys.file.tensors.get(ROPE_FACTORS)
     if factors is not None and not np.all(factors.data == 1.0):
-        if scaling or factors.tensor_type.name != "F32":
-            raise keys.unsupported("rope.scaling.type", f"no scaling beside the F32 tensor {ROPE_FACTORS}")
-        scaling = {"rope_type": "llama3", "freq_factors": [float(factor) for factor in factors.data]}
-    return {"rope_scaling": scaling} if scaling else {}
+        if kind == "yarn" or factors.tensor_type.name != "F32":
+            raise keys.unsupported("rope.scaling.type", f"none or linear beside the F32 tensor {ROPE_FACTORS}")
+        config["rope_freq_factors"] = [float(factor) for factor in factors.data]
+    return config
 
 
 def _vocab_size(keys: _Keys) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lazygraph.errors import LazyGraphError, UnsupportedError, WeightsError
-from lazygraph.models.files import asking_line
+from lazygraph.models.files import asking_line, require
 
 if TYPE_CHECKING:
     from gguf import GGUFReader, ReaderTensor
@@ -33,13 +33,9 @@ class GgufFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        reader = _read(self.path)
-        self.metadata: dict[str, Any] = {
-            name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")
-        }
-        self.tensors: dict[str, ReaderTensor] = {tensor.name: tensor for tensor in reader.tensors}
+        self.metadata, self.tensors = _read(self.path)
 
-        if int(self.metadata.get("split.count", 1)) > 1:
+        if self.metadata.get("split.count", 1) not in (0, 1):
             raise UnsupportedError(
                 f"{self.path.name} is one part of {self.metadata['split.count']}",
                 op="open",
@@ -57,14 +53,17 @@ class GgufFile:
         return f"GgufFile({str(self.path)!r}: {self.architecture or '?'}, {len(self.tensors)} tensors)"
 
 
-def _read(path: Path) -> GGUFReader:
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, ReaderTensor]]:
     if not path.is_file():
         raise WeightsError("no such file", op="open", operands={"file": path}, at=asking_line())
+    require("gguf")
     try:
-        return _reader_class()(path)
+        reader = _reader_class()(path)
+        fields = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+        metadata = {name: field.contents() for name, field in fields.items()}
     except LazyGraphError:
         raise
-    except Exception as error:  # the package reports a bad file as ValueError, IndexError, KeyError or OverflowError
+    except Exception as error:  # the package reports a bad file as ValueError, IndexError, KeyError and others
         raise WeightsError(
             f"{path.name} is not a whole GGUF file: {error}",
             op="open",
@@ -72,6 +71,7 @@ def _read(path: Path) -> GGUFReader:
             hint="an interrupted download, or a Git LFS pointer instead of the file",
             at=asking_line(),
         ) from error
+    return metadata, {tensor.name: tensor for tensor in reader.tensors}
 
 
 def _reader_class() -> type[GGUFReader]:

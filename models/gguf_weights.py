@@ -71,9 +71,7 @@ class GgufWeights:
         self.path = self.file.path
         self.architecture = require_architecture(self.file)
         self.config = config_of(self.file)
-        self._stored = {
-            hub_name(name): tensor for name, tensor in self.file.tensors.items() if name != ROPE_FACTORS
-        }
+        self._stored = {hub_name(name): tensor for name, tensor in self.file.tensors.items() if name != ROPE_FACTORS}
 
     def names(self) -> tuple[str, ...]:
         """Return the tensors' names, sorted."""
@@ -163,7 +161,7 @@ def hub_name(name: str) -> str:
 
 
 def unpermute(rows: np.ndarray[Any, Any], heads: int) -> np.ndarray[Any, Any]:
-    """Return the rows ``(heads * size, ...)`` with each head's rotary pairs apart again: all firsts, then all seconds."""
+    """Return the rows ``(heads * size, ...)`` with each head's rotary pairs apart: first halves, then second."""
     pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 

@@ -13,7 +13,7 @@ import numpy as np
 from lazygraph.arrays import LazyArray
 from lazygraph.dtypes import DType, as_dtype
 from lazygraph.errors import UnsupportedError, WeightsError
-from lazygraph.models.files import absent, asking_line, read_json
+from lazygraph.models.files import absent, asking_line, read_json, require
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -190,6 +190,7 @@ def _inside(folder: Path, name: str, shard: object) -> Path:
 
 def _header(file: Path) -> dict[str, _Place]:
     """Return what a file's header says, after its claims were held against the file."""
+    require("safetensors")
     from safetensors import SafetensorError, safe_open
 
     try:

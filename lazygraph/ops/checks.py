@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from lazygraph import dims
 from lazygraph.dims import Dim, Size
@@ -12,6 +12,36 @@ from lazygraph.errors import DTypeError, IndexRangeError, OperandError, ShapeErr
 from lazygraph.tensor import Shape, Tensor, describe, shape_text
 
 Operands = Mapping[str, "Tensor | None"]
+
+
+class Types(NamedTuple):
+    """The element types that an operand may have, and how a message calls them."""
+
+    what: str
+    names: frozenset[str]
+
+    def __or__(self, other: Types) -> Types:  # type: ignore[override]
+        return Types(f"{self.what} or {other.what}", self.names | other.names)
+
+
+def types(what: str, names: str) -> Types:
+    """Return the element types of these names, which a message calls ``what``."""
+    return Types(what, frozenset(names.split()))
+
+
+FLOAT = types("floating-point", "float16 bfloat16 float32 float64")
+SIGNED_INTEGER = types("signed integer", "int8 int16 int32 int64")
+UNSIGNED_INTEGER = types("unsigned integer", "uint8 uint16 uint32 uint64")
+INTEGER = Types("integer", SIGNED_INTEGER.names | UNSIGNED_INTEGER.names)
+NUMBER = Types("number", FLOAT.names | INTEGER.names)
+SIGNED = Types("signed number", FLOAT.names | SIGNED_INTEGER.names)
+WIDE = Types("floating-point or 32/64-bit integer", FLOAT.names | frozenset("int32 int64 uint32 uint64".split()))
+BOOL = types("bool", "bool")
+INDEX = types("int32 or int64", "int32 int64")
+INT64 = types("int64", "int64")
+COMPLEX = types("complex", "complex64 complex128")
+# What ops that only move elements took before the 8-bit floats came.
+PLAIN = Types("plain", NUMBER.names | BOOL.names | COMPLEX.names | {"string"})
 
 
 def rows(operands: Operands) -> dict[str, str]:
@@ -44,15 +74,18 @@ def same_dtype(op: str, **operands: Tensor | None) -> DType:
     return found
 
 
-def dtype_among(op: str, label: str, tensor: Tensor, kinds: str, what: str) -> None:
-    """Require an element type of these kinds (see :class:`lazygraph.dtypes.DType`).
+def dtype_among(op: str, label: str, tensor: Tensor, allowed: Types) -> None:
+    """Require an element type among the allowed ones.
 
     Raises:
-        DTypeError: It is of another kind.
+        DTypeError: It is another.
     """
-    if tensor.dtype.kind not in kinds:
+    if tensor.dtype.name not in allowed.names:
         raise DTypeError(
-            f"{label} is {tensor.dtype}", op=op, operands={label: describe(tensor)}, expected=f"{label} of {what} type"
+            f"{label} is {tensor.dtype}",
+            op=op,
+            operands={label: describe(tensor)},
+            expected=f"{label} of {allowed.what} type",
         )
 
 
@@ -151,16 +184,26 @@ def _joined(op: str, a: Shape, b: Shape, operands: Operands) -> Shape:
 
 def refuse_meeting(op: str, x: Size, y: Size, operands: Operands, expected: str = "") -> NoReturn:
     """Raise the error of two sizes that meet and are not known to be equal."""
-    named = isinstance(x, Dim) or isinstance(y, Dim)
-    never = dims.equal(x, y) is False
+    hint = assume_hint(x, y)
     raise ShapeError(
-        f"sizes {x} and {y} meet" + ("" if never or not named else ", and are not known to be equal"),
+        f"sizes {x} and {y} meet" + (", and are not known to be equal" if hint else ""),
         op=op,
         operands=rows(operands),
         expected=expected or "equal sizes, or a size of 1",
-        hint=f"lg.assume_equal('{x}', '{y}') if they always are" if named and not never else "",
+        hint=hint,
         sizes=(x, y),
     )
+
+
+def assume_hint(x: Size, y: Size) -> str:
+    """Return the way out where two sizes may be equal but are not known to be; nothing where they never are."""
+    if dims.equal(x, y) is False:
+        return ""
+    return f"lg.assume_equal({_quoted(x)}, {_quoted(y)}) if they always are"
+
+
+def _quoted(size: Size) -> str:
+    return str(size) if isinstance(size, int) else f"'{size}'"
 
 
 def rank_at_least(op: str, label: str, tensor: Tensor, rank: int) -> Shape:
@@ -185,9 +228,97 @@ def exactly(op: str, inputs: Sequence[Tensor | None], count: int) -> tuple[Tenso
     Raises:
         OperandError: There are more, fewer, or one is None.
     """
-    if len(inputs) != count or any(tensor is None for tensor in inputs):
+    missing = False
+    for tensor in inputs:
+        if tensor is None:
+            missing = True
+    if missing or len(inputs) != count:
         given = {f"operand {i}": "left out" if t is None else describe(t) for i, t in enumerate(inputs)}
         raise OperandError(
             f"{len(inputs)} operands given", op=op, operands=given, expected=f"exactly {count}, none left out"
         )
     return tuple(inputs)  # type: ignore[arg-type]
+
+
+def between(op: str, inputs: Sequence[Tensor | None], least: int, most: int) -> list[Tensor | None]:
+    """Return the operands filled up with None to ``most``; the first ``least`` must be there.
+
+    Raises:
+        OperandError: There are more than ``most``, or one of the first ``least`` is left out.
+    """
+    if len(inputs) > most or len(inputs) < least or any(tensor is None for tensor in inputs[:least]):
+        given = {f"operand {i}": "left out" if t is None else describe(t) for i, t in enumerate(inputs)}
+        raise OperandError(
+            f"{len(inputs)} operands given",
+            op=op,
+            operands=given,
+            expected=f"{least} to {most} operands, the first {least} not left out",
+        )
+    return [*inputs, *[None] * (most - len(inputs))]
+
+
+def first(op: str, inputs: Sequence[Tensor | None]) -> Tensor:
+    """Return the first operand.
+
+    Raises:
+        OperandError: It is left out.
+    """
+    if not inputs or inputs[0] is None:
+        raise OperandError("the first operand is left out", op=op, expected="at least one operand")
+    return inputs[0]
+
+
+def fresh(op: str, x: Tensor, place: int, high: int | None = None) -> Dim:
+    """Return a size that only the run can tell, named after the op that makes it."""
+    return dims.unknown(f"{op.lower()}_{x.graph.next_serial()}_{place}", high)
+
+
+def broadcast_into(op: str, x: Tensor, **smaller: Tensor | None) -> None:
+    """Require that the operands broadcast to the shape of ``x`` and no further.
+
+    Raises:
+        ShapeError: One has more axes, or a size that neither is 1 nor equals that of ``x``.
+    """
+    if x.known_shape is None:
+        return
+    for label, tensor in smaller.items():
+        if tensor is None or tensor.known_shape is None:
+            continue
+        mine = x.shape[len(x.shape) - len(tensor.shape) :]
+        fits = len(tensor.shape) <= len(x.shape) and all(
+            b == 1 or meet(a, b) is not None for a, b in zip(mine, tensor.shape, strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                f"{label} {shape_text(tensor.shape)} does not broadcast to {shape_text(x.shape)}",
+                op=op,
+                operands=rows({"x": x, label: tensor}),
+                expected=f"each size of {label}, counted from the last, 1 or that of x",
+            )
+
+
+def exact_rank(op: str, label: str, tensor: Tensor, rank: int) -> None:
+    """Require so many axes, where the number of axes is known.
+
+    Raises:
+        ShapeError: It has more or fewer.
+    """
+    if tensor.known_shape is not None and len(tensor.shape) != rank:
+        raise ShapeError(
+            f"{label} has {len(tensor.shape)} axes: {shape_text(tensor.shape)}",
+            op=op,
+            operands={label: describe(tensor)},
+            expected=f"{label} with {rank} axes",
+        )
+
+
+def same_size(op: str, operands: Operands, what: str, a: Size, b: Size) -> Size:
+    """Return the one size that ``a`` and ``b`` must be.
+
+    Raises:
+        ShapeError: They are not known to be equal.
+    """
+    met = meet(a, b)
+    if met is None:
+        refuse_meeting(op, a, b, operands, what)
+    return met

@@ -60,7 +60,13 @@ def apply_all(op: str, inputs: Inputs, attrs: Attrs, domain: str = "") -> tuple[
         LazyGraphError: Whatever the operator's rule refuses.
     """
     graph = same_graph(op, inputs)
-    results = _rules[domain, op](op, inputs, attrs)
+    return add_node(graph, op, inputs, attrs, _rules[domain, op](op, inputs, attrs), domain)
+
+
+def add_node(
+    graph: Graph, op: str, inputs: Inputs, attrs: Attrs, results: Results, domain: str = ""
+) -> tuple[Tensor, ...]:
+    """Add an operator call whose checks have passed; return its outputs, followed eagerly where that can be."""
     outputs = graph.emit(op, inputs, attrs, results, domain)
     if len(outputs) == 1 and outputs[0].dtype.kind in "iub":
         outputs[0].value = follow(op, inputs, attrs, outputs[0])
@@ -103,7 +109,8 @@ def as_tensor(op: str, value: Operand, like: Tensor, dtype: DType | None = None)
     if isinstance(value, (bool, int, float)):
         return scalar(op, value, wanted, like)
     if isinstance(value, Dim):
-        from lazygraph.ops.shaping import cast, size_tensor
+        from lazygraph.ops.logic import cast
+        from lazygraph.ops.sizes import size_tensor
 
         return cast(size_tensor(value, like), wanted)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.dtype.kind != "O"):
@@ -186,6 +193,11 @@ def graph_of(anchor: Tensor | Graph | None, opset: int | None = None) -> Graph:
     return anchor.graph if isinstance(anchor, Tensor) else anchor
 
 
+def has_op(x: Tensor, opset: int) -> bool:
+    """Return whether the graph may use an operator that came with this ai.onnx opset."""
+    return x.graph.opset is None or x.graph.opset >= opset
+
+
 def int_list(op: str, label: str, values: Sequence[int]) -> tuple[int, ...]:
     """Return the values as Python ints.
 
@@ -201,11 +213,13 @@ __all__ = [
     "Attrs",
     "Inputs",
     "Results",
+    "add_node",
     "apply",
     "apply_all",
     "as_dtype",
     "as_tensor",
     "graph_of",
+    "has_op",
     "int_list",
     "known_ints",
     "operands",

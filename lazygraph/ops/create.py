@@ -10,9 +10,9 @@ from lazygraph import dims
 from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.dtypes import DTypeLike, as_dtype, float32, int64
 from lazygraph.errors import DTypeError, OperandError, ShapeError
-from lazygraph.ops.checks import dtype_among, exactly, rows, same_dtype
+from lazygraph.ops.checks import SIGNED, dtype_among, exactly, rows, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, graph_of, known_ints, rule
-from lazygraph.ops.shaping import sizes_tensor
+from lazygraph.ops.sizes import sizes_tensor
 from lazygraph.tensor import Graph, Scalar, Tensor
 
 
@@ -106,7 +106,7 @@ def ones(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor |
 def _range_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     start, limit, delta = exactly(op, inputs, 3)
     dtype = same_dtype(op, start=start, limit=limit, delta=delta)
-    dtype_among(op, "start", start, "fi", "number")
+    dtype_among(op, "start", start, SIGNED)
     for label, tensor in (("start", start), ("limit", limit), ("delta", delta)):
         if tensor.known_shape:
             raise ShapeError(f"{label} is not a scalar", op=op, operands=rows({label: tensor}), expected="shape ()")

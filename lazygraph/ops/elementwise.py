@@ -1,57 +1,44 @@
-"""Ops that work element by element: arithmetic, comparison, logic, choice, conversion."""
+"""Ops that work element by element: arithmetic and functions of one number."""
 
 from __future__ import annotations
 
-from lazygraph.dtypes import DType, DTypeLike, as_dtype, bool_
 from lazygraph.errors import DTypeError, OperandError
-from lazygraph.ops.checks import broadcast, dtype_among, exactly, rows, same_dtype
+from lazygraph.ops.checks import (
+    FLOAT,
+    NUMBER,
+    SIGNED,
+    Types,
+    broadcast,
+    dtype_among,
+    exactly,
+    rows,
+    same_dtype,
+)
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, operands, rule
 from lazygraph.tensor import Operand, Tensor
 
-# What an operator takes, by its spec name: the kinds of DType, and how a message calls them.
-_FLOAT = ("f", "floating-point")
-_NUMBER = ("fiu", "number")
-_SIGNED = ("fi", "signed number")
-_INTEGER = ("iu", "integer")
-_BOOL = ("b", "bool")
-
+# What an operator takes, by its spec name.
 _UNARY = {
     **dict.fromkeys(
         "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish "
         "Reciprocal Round Selu Sigmoid Sin Sinh Softplus Softsign Sqrt Tan Tanh ThresholdedRelu Celu Swish".split(),
-        _FLOAT,
+        FLOAT,
     ),
-    **dict.fromkeys(["Abs", "Sign"], _NUMBER),
-    **dict.fromkeys(["Neg", "Relu"], _SIGNED),
-    "Not": _BOOL,
-    "BitwiseNot": _INTEGER,
+    **dict.fromkeys(["Abs", "Sign"], NUMBER),
+    **dict.fromkeys(["Neg", "Relu"], SIGNED),
 }
+_POWER = Types("floating-point, int32 or int64", FLOAT.names | {"int32", "int64"})
 _BINARY = {
-    **dict.fromkeys(["Add", "Sub", "Mul", "Div"], _NUMBER),
-    "Mod": _NUMBER,
-    **dict.fromkeys(["BitwiseAnd", "BitwiseOr", "BitwiseXor"], _INTEGER),
-    "BitShift": ("u", "unsigned integer"),
-    **dict.fromkeys(["And", "Or", "Xor"], _BOOL),
-}
-_COMPARE = {
-    "Equal": ("fiubs", "comparable"),
-    **dict.fromkeys(["Greater", "GreaterOrEqual", "Less", "LessOrEqual"], _NUMBER),
+    **dict.fromkeys(["Add", "Sub", "Mul", "Div"], NUMBER),
+    "Mod": NUMBER,
 }
 
 
 @rule(*_UNARY)
 def _unary_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     (x,) = exactly(op, inputs, 1)
-    kinds, what = _UNARY[op]
-    dtype_among(op, "x", x, kinds, what)
+    dtype_among(op, "x", x, _UNARY[op])
     return [(x.dtype, x.known_shape)]
-
-
-@rule("IsNaN", "IsInf")
-def _float_test_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    (x,) = exactly(op, inputs, 1)
-    dtype_among(op, "x", x, "f", "floating-point")
-    return [(bool_, x.known_shape)]
 
 
 @rule(*_BINARY)
@@ -59,35 +46,20 @@ def _binary_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     a, b = exactly(op, inputs, 2)
     if a.dtype is not b.dtype:
         same_dtype(op, a=a, b=b)
-    kinds, what = _BINARY[op]
-    if a.dtype.kind not in kinds:
-        dtype_among(op, "a", a, kinds, what)
+    allowed = _BINARY[op]
+    if a.dtype.name not in allowed.names:
+        dtype_among(op, "a", a, allowed)
     if a.known_shape == b.known_shape:
         return [(a.dtype, a.known_shape)]
     return [(a.dtype, broadcast(op, {"a": a, "b": b}))]
 
 
-@rule(*_COMPARE)
-def _compare_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    a, b = exactly(op, inputs, 2)
-    same_dtype(op, a=a, b=b)
-    kinds, what = _COMPARE[op]
-    dtype_among(op, "a", a, kinds, what)
-    return [(bool_, broadcast(op, {"a": a, "b": b}))]
-
-
 @rule("Pow")
 def _pow_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     base, exponent = exactly(op, inputs, 2)
-    dtype_among(op, "base", base, "fi", "signed number")
-    dtype_among(op, "exponent", exponent, "fiu", "number")
+    dtype_among(op, "base", base, _POWER)
+    dtype_among(op, "exponent", exponent, NUMBER)
     return [(base.dtype, broadcast(op, {"base": base, "exponent": exponent}))]
-
-
-@rule("PRelu")
-def _prelu_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    x, slope = exactly(op, inputs, 2)
-    return [(same_dtype(op, x=x, slope=slope), x.known_shape)]
 
 
 @rule("Min", "Max", "Sum", "Mean")
@@ -95,15 +67,8 @@ def _variadic_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     given = exactly(op, inputs, len(inputs))
     labelled = {f"operand {i}": tensor for i, tensor in enumerate(given)}
     dtype = same_dtype(op, **labelled)
-    dtype_among(op, "operand 0", given[0], "fiu" if op in ("Min", "Max") else "f", "number")
+    dtype_among(op, "operand 0", given[0], NUMBER if op in ("Min", "Max") else FLOAT)
     return [(dtype, broadcast(op, labelled))]
-
-
-@rule("Where")
-def _where_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    condition, x, y = exactly(op, inputs, 3)
-    dtype_among(op, "condition", condition, "b", "bool")
-    return [(same_dtype(op, x=x, y=y), broadcast(op, {"condition": condition, "x": x, "y": y}))]
 
 
 @rule("Clip")
@@ -115,36 +80,14 @@ def _clip_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     for label, limit in (("min", low), ("max", high)):
         if limit is not None and limit.known_shape:
             raise OperandError(f"{label} is not a scalar", op=op, operands=rows({label: limit}), expected="shape ()")
+    dtype_among(op, "x", x, NUMBER)
     return [(same_dtype(op, x=x, min=low, max=high), x.known_shape)]
-
-
-@rule("Cast")
-def _cast_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    (x,) = exactly(op, inputs, 1)
-    to: DType = attrs["to"]
-    if (to.kind == "c") != (x.dtype.kind == "c"):
-        raise DTypeError(f"{x.dtype} cannot become {to}", op=op, operands=rows({"x": x}), expected="no complex type")
-    return [(to, x.known_shape)]
-
-
-@rule("CastLike")
-def _cast_like_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    x, like = exactly(op, inputs, 2)
-    return [(like.dtype, x.known_shape)]
 
 
 @rule("Identity")
 def _identity_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     (x,) = exactly(op, inputs, 1)
     return [(x.dtype, x.known_shape)]
-
-
-@rule("Dropout")
-def _dropout_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
-    x = inputs[0]
-    if x is None:
-        raise OperandError("x is missing", op=op)
-    return [(x.dtype, x.known_shape), (bool_, x.known_shape)]
 
 
 # ---- arithmetic ----
@@ -195,10 +138,13 @@ def true_divide(a: Operand, b: Operand) -> Tensor:
 
 
 def floor_divide(a: Operand, b: Operand) -> Tensor:
-    """Return ``floor(a / b)`` as numpy's ``//``, negative operands included. Composed of Div, Mod and Sub or Floor."""
+    """Return ``floor(a / b)`` as numpy's ``//``, negative operands included.
+
+    Composed of Div and Mod: ``(a - a % b) / b`` is whole, so that rounding cannot go astray as in ``floor(1.0 / 0.1)``.
+    """
     a, b = operands("floor_divide", a, b)
     if a.dtype.is_float:
-        return apply("Floor", apply("Div", a, b))
+        return apply("Round", apply("Div", apply("Sub", a, _remainder(a, b)), b))
     if a.dtype.kind == "u" or (_never_negative(a) and _never_negative(b)):
         return apply("Div", a, b)
     # Mod takes the divisor's sign, so a - mod(a, b) is an exact multiple and truncation cannot hurt.
@@ -208,9 +154,15 @@ def floor_divide(a: Operand, b: Operand) -> Tensor:
 def remainder(a: Operand, b: Operand) -> Tensor:
     """Return ``a % b`` with the divisor's sign, as numpy's ``%``. Spec: ai.onnx::Mod."""
     a, b = operands("mod", a, b)
-    if not a.dtype.is_float:
-        return apply("Mod", a, b)
-    return apply("Sub", a, apply("Mul", b, apply("Floor", apply("Div", a, b))))
+    return _remainder(a, b) if a.dtype.is_float else apply("Mod", a, b)
+
+
+def _remainder(a: Tensor, b: Tensor) -> Tensor:
+    """Return the floating-point remainder with the divisor's sign: C's fmod, and ``b`` more where the signs differ."""
+    rest = apply("Mod", a, b, fmod=1)
+    zero = as_tensor("mod", 0.0, a)
+    other_sign = apply("Less", apply("Mul", apply("Sign", rest), apply("Sign", b)), zero)
+    return apply("Where", other_sign, apply("Add", rest, b), rest)
 
 
 def mod(a: Operand, b: Operand, fmod: bool = False) -> Tensor:
@@ -372,130 +324,3 @@ def erf(x: Tensor) -> Tensor:
 def identity(x: Tensor) -> Tensor:
     """Return the same values as a new tensor. Spec: ai.onnx::Identity."""
     return apply("Identity", x)
-
-
-def isnan(x: Tensor) -> Tensor:
-    """Return where ``x`` is not a number, as bool. ``T: float``. Spec: ai.onnx::IsNaN."""
-    return apply("IsNaN", x)
-
-
-def isinf(x: Tensor) -> Tensor:
-    """Return where ``x`` is infinite, as bool. ``T: float``. Spec: ai.onnx::IsInf."""
-    return apply("IsInf", x)
-
-
-# ---- comparison and logic ----
-
-
-def equal(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a == b``, as bool, broadcast. Spec: ai.onnx::Equal."""
-    a, b = operands("equal", a, b)
-    return apply("Equal", a, b)
-
-
-def not_equal(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a != b``, as bool, broadcast. Composed of Equal and Not."""
-    return apply("Not", equal(a, b))
-
-
-def less(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a < b``, as bool, broadcast. ``T: number``. Spec: ai.onnx::Less."""
-    a, b = operands("less", a, b)
-    return apply("Less", a, b)
-
-
-def less_or_equal(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a <= b``, as bool, broadcast. ``T: number``. Spec: ai.onnx::LessOrEqual."""
-    a, b = operands("less_or_equal", a, b)
-    return apply("LessOrEqual", a, b)
-
-
-def greater(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a > b``, as bool, broadcast. ``T: number``. Spec: ai.onnx::Greater."""
-    a, b = operands("greater", a, b)
-    return apply("Greater", a, b)
-
-
-def greater_or_equal(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a >= b``, as bool, broadcast. ``T: number``. Spec: ai.onnx::GreaterOrEqual."""
-    a, b = operands("greater_or_equal", a, b)
-    return apply("GreaterOrEqual", a, b)
-
-
-def logical_not(x: Tensor) -> Tensor:
-    """Return ``not x``. ``T: bool``. Spec: ai.onnx::Not."""
-    return apply("Not", x)
-
-
-def logical_and(a: Operand, b: Operand) -> Tensor:
-    """Return ``a and b``, broadcast. ``T: bool``. Spec: ai.onnx::And."""
-    a, b = operands("logical_and", a, b)
-    return apply("And", a, b)
-
-
-def logical_or(a: Operand, b: Operand) -> Tensor:
-    """Return ``a or b``, broadcast. ``T: bool``. Spec: ai.onnx::Or."""
-    a, b = operands("logical_or", a, b)
-    return apply("Or", a, b)
-
-
-def logical_xor(a: Operand, b: Operand) -> Tensor:
-    """Return where exactly one of ``a`` and ``b`` holds, broadcast. ``T: bool``. Spec: ai.onnx::Xor."""
-    a, b = operands("logical_xor", a, b)
-    return apply("Xor", a, b)
-
-
-def invert(x: Tensor) -> Tensor:
-    """Return ``~x``: Not of bool, BitwiseNot of integers."""
-    return apply("Not" if x.dtype is bool_ else "BitwiseNot", x)
-
-
-def bit_and(a: Operand, b: Operand) -> Tensor:
-    """Return ``a & b``, broadcast: And of bool, BitwiseAnd of integers."""
-    a, b = operands("and", a, b)
-    return apply("And" if a.dtype is bool_ else "BitwiseAnd", a, b)
-
-
-def bit_or(a: Operand, b: Operand) -> Tensor:
-    """Return ``a | b``, broadcast: Or of bool, BitwiseOr of integers."""
-    a, b = operands("or", a, b)
-    return apply("Or" if a.dtype is bool_ else "BitwiseOr", a, b)
-
-
-def bit_xor(a: Operand, b: Operand) -> Tensor:
-    """Return ``a ^ b``, broadcast: Xor of bool, BitwiseXor of integers."""
-    a, b = operands("xor", a, b)
-    return apply("Xor" if a.dtype is bool_ else "BitwiseXor", a, b)
-
-
-# ---- choice and conversion ----
-
-
-def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
-    """Return ``x`` where the condition holds and ``y`` elsewhere, broadcast.
-
-    Args:
-        condition: ``bool``.
-        x: ``T``, or a scalar that takes ``y``'s type.
-        y: ``T``, or a scalar that takes ``x``'s type.
-
-    Raises:
-        OperandError: Neither ``x`` nor ``y`` is a tensor or array: their type would be a guess.
-
-    Spec: ai.onnx::Where.
-    """
-    if not isinstance(x, Tensor) and hasattr(x, "dtype"):
-        x = as_tensor("where", x, condition)
-    if not isinstance(y, Tensor) and hasattr(y, "dtype"):
-        y = as_tensor("where", y, condition)
-    x, y = operands("where", x, y)
-    return apply("Where", condition, x, y)
-
-
-def cast(x: Tensor, to: DTypeLike) -> Tensor:
-    """Return ``x`` in another element type, itself when it has that type already.
-
-    Spec: ai.onnx::Cast.
-    """
-    dtype = as_dtype(to)
-    return x if x.dtype is dtype else apply("Cast", x, to=dtype)

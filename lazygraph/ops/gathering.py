@@ -8,14 +8,13 @@ from lazygraph import dims
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import int64
 from lazygraph.errors import IndexRangeError, OperandError, ShapeError
-from lazygraph.ops.checks import Operands, axis_of, dtype_among, exactly, meet, rank_at_least, rows, same_dtype
+from lazygraph.ops.checks import INDEX, INT64, Operands, axis_of, dtype_among, exactly, meet, rank_at_least, rows, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, rule
 from lazygraph.tensor import Operand, Shape, Tensor, describe, shape_text
 
 
 def _indices(op: str, indices: Tensor) -> None:
-    if indices.dtype.name not in ("int32", "int64"):
-        dtype_among(op, "indices", indices, "", "int32 or int64")
+    dtype_among(op, "indices", indices, INT64 if op.endswith("ND") else INDEX)
 
 
 def _in_range(op: str, indices: Tensor, size: Size, operands: Operands) -> None:

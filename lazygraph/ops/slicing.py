@@ -11,7 +11,7 @@ from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.errors import OperandError, ShapeError
 from lazygraph.ops.checks import axes_of, rows
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, known_ints, rule
-from lazygraph.ops.shaping import sizes_tensor
+from lazygraph.ops.sizes import sizes_tensor
 from lazygraph.tensor import Tensor
 
 # "To the end" and "to the front" in the direction of travel. INT_MAX with a negative step means different things to
@@ -58,26 +58,48 @@ def sliced_size(size: Size, start: Size, end: Size, step: int) -> Size:
         stop = None if step < 0 and end < -size else end
         return len(range(size)[builtins.slice(start, stop, step)])
 
-    low: Size = 0 if step > 0 else -1
-    high = size if step > 0 else dims.subtract(size, 1)
-    first = _clamped(start, size, low, high)
-    last = _clamped(end, size, low, high)
-    span = dims.subtract(last, first) if step > 0 else dims.subtract(first, last)
+    first = _from_front(start, size)
+    last = _from_front(end, size)
+    if first is None or last is None:
+        return dims.unknown(f"[{start}:{end}:{step}] of {size}", dims.bounds(size)[1])
+
+    # Only the clamps that can change the count: what starts behind its end counts 0 anyway. What is subtracted from a
+    # minimum is subtracted from each of its arguments, so that x[-3:] has min(3, n) elements and x[1:] max(0, n - 1).
+    if step > 0:
+        lasts = [last] if _is_negative(end) else [last, size]
+        firsts = [first, 0] if _is_negative(start) else [first]
+        spans = [dims.subtract(a, b) for a in lasts for b in firsts]
+    else:
+        highest = dims.subtract(size, 1)
+        firsts = [first] if _is_negative(start) else [first, highest]
+        lasts = [last, -1] if _is_negative(end) else [last]
+        spans = [dims.subtract(a, b) for a in firsts for b in lasts]
     width = abs(step)
-    return dims.largest(0, dims.floordiv(dims.add(span, width - 1), width))
+    return dims.largest(0, dims.floordiv(dims.add(dims.smallest(*spans), width - 1), width))
 
 
-def _clamped(bound: Size, size: Size, low: Size, high: Size) -> Size:
-    """Return the bound counted from the front and held in ``[low, high]``."""
-    if bound == TO_THE_FRONT:
-        return low
+def _is_negative(bound: Size) -> bool:
+    return dims.at_most(bound, -1) is True
+
+
+def _from_front(bound: Size, size: Size) -> Size | None:
+    """Return the bound counted from the front, not held to the axis; None where its sign is not known."""
     if isinstance(bound, int) and bound >= 2**31 - 1:
-        return high
-    if dims.at_most(0, bound) is not True:
-        if dims.at_most(bound, -1) is not True:
-            return dims.unknown(f"bound({bound})")
-        bound = dims.add(bound, size)
-    return dims.smallest(dims.largest(bound, low), high)
+        return size
+    if dims.at_most(0, bound):
+        return bound
+    if bound == TO_THE_FRONT:
+        return -1
+    return dims.add(bound, size) if _is_negative(bound) else None
+
+
+def clamped_start(size: Size, start: Size | None, step: int) -> Size:
+    """Return where ``[start::step]`` begins on an axis: counted from the front and held to the axis."""
+    first = _from_front((0 if step > 0 else TO_THE_END) if start is None else start, size)
+    if first is None:
+        return dims.unknown(f"[{start}:] of {size}", dims.bounds(size)[1])
+    low: Size = 0 if step > 0 else -1
+    return dims.smallest(dims.largest(first, low), size if step > 0 else dims.subtract(size, 1))
 
 
 def slice(
@@ -121,4 +143,4 @@ def _unknown(x: Tensor, axis: int, size: Size) -> Size:
     return dims.unknown(f"slice_{x.graph.next_serial()}_{axis}", high)
 
 
-__all__ = ["TO_THE_END", "TO_THE_FRONT", "slice", "sliced_size"]
+__all__ = ["TO_THE_END", "TO_THE_FRONT", "clamped_start", "slice", "sliced_size"]

@@ -1,0 +1,528 @@
+"""LatentCache: what a decoder remembers, as an immutable value over tensors of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from lazygraph import dims, ops
+from lazygraph.cache.layout import CacheLayout, layout
+from lazygraph.dims import Size, SizeLike
+from lazygraph.dtypes import DTypeLike, float32
+from lazygraph.errors import (
+    CacheError,
+    CacheOverflowError,
+    CacheStepError,
+    SeqLenMismatchError,
+    SlotCountError,
+    SlotDTypeError,
+    SlotGraphError,
+    SlotShapeError,
+)
+from lazygraph.ops.checks import meet
+from lazygraph.ops.shaping import sizes_tensor
+from lazygraph.tensor import Graph, Shape, Tensor, describe, shape_text
+
+Lowering = Literal["buffer", "view"]
+Buffers = tuple[tuple[Tensor, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _State:
+    """One value of a cache: its buffers, how many rows count, and what was appended since the last advance.
+
+    Attributes:
+        layout: The declaration.
+        buffers: ``[layer][slot]``: ``T (max_seq_len, *trailing)``, or ``(rows, *trailing)`` when lowered as view.
+        length: Rows that count.
+        pending: Per layer, the rows appended since the last advance; 0 for none.
+        index: ``int64 (n, 1)``: where this step's rows go; made by the step's first append, shared by the others.
+        runtime: Whether the position is an input; its bounds are then checked by whoever runs the graph.
+        lowering: Whether the whole buffer is bound (``buffer``) or the rows that count (``view``).
+    """
+
+    layout: CacheLayout
+    buffers: Buffers
+    length: Size
+    pending: tuple[Size, ...]
+    index: Tensor | None
+    runtime: bool
+    lowering: Lowering
+
+
+class LatentCache:
+    """An N-slot decode cache: per layer an ordered list of slots, each ``[max_seq_len, *trailing]``.
+
+    DeepSeek's latent attention is ``slot_trailing=[[kv_lora_rank], [qk_rope_head_dim]]``, a single retained projection
+    ``[[width]]``, plain keys and values two equal ones (:class:`KvCache`). A cache is an immutable value: ``append``
+    and ``advance_by`` return new ones, an old one stays valid, and two continuations of one cache are both right.
+
+    Args:
+        anchor: A tensor of the graph that the cache joins.
+        n_layers: Layers, at least 1.
+        max_seq_len: Capacity in rows (tokens), at least 1.
+        slot_trailing: Per slot, the sizes of one row; an empty list is a row of one number.
+        dtype: float32, float64, float16, bfloat16, int8, uint8 or an fp8 type.
+        position: Rows that count already.
+        buffers: ``[layer][slot]`` tensors to continue from; zeros (a few bytes in a file) when left out.
+        slot_names: Per slot, its name in files.
+
+    Raises:
+        CacheError: Fewer than one layer, row or slot; a position outside ``[0, max_seq_len]``.
+        SlotShapeError: A trailing size below 1, or a buffer of another shape.
+    """
+
+    def __init__(
+        self,
+        anchor: Tensor | Graph,
+        n_layers: int,
+        max_seq_len: int,
+        slot_trailing: Sequence[Sequence[int]],
+        dtype: DTypeLike = float32,
+        *,
+        position: int = 0,
+        buffers: Sequence[Sequence[Tensor]] | None = None,
+        slot_names: Sequence[str] | None = None,
+    ) -> None:
+        declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
+        if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position <= declared.max_seq_len:
+            raise CacheError(
+                f"position {position!r} of {declared.max_seq_len} rows",
+                op="LatentCache",
+                expected=f"an int in [0, {declared.max_seq_len}]",
+                wanted=declared.max_seq_len,
+                got=position,
+            )
+        graph = anchor.graph if isinstance(anchor, Tensor) else anchor
+        filled = _zeros(graph, declared) if buffers is None else _given(graph, declared, buffers)
+        self._state = _State(declared, filled, position, (0,) * declared.n_layers, None, False, "buffer")
+
+    @classmethod
+    def inputs(
+        cls,
+        anchor: Tensor | Graph,
+        n_layers: int,
+        max_seq_len: int,
+        slot_trailing: Sequence[Sequence[int]],
+        dtype: DTypeLike = float32,
+        position: str = "past_len",
+        *,
+        slot_names: Sequence[str] | None = None,
+        lowering: Lowering = "buffer",
+    ) -> Self:
+        """Return a cache whose buffers and position are graph inputs: one graph for every step and chunking.
+
+        Inputs are ``past.<layer>.<slot>`` and the position, ``int64 ()``; :meth:`outputs` names what comes back as
+        ``present.<layer>.<slot>``. Keeping the position in bounds is the duty of whoever runs the graph.
+
+        Args:
+            anchor: A tensor of the graph that the cache joins.
+            n_layers: Layers.
+            max_seq_len: Capacity in rows.
+            slot_trailing: Per slot, the sizes of one row.
+            dtype: Element type.
+            position: Name of the input that holds the rows that count already.
+            slot_names: Per slot, its name in files.
+            lowering: ``buffer`` binds whole buffers ``[max_seq_len, ...]`` and slices the rows that count; ``view``
+                leaves the number of rows bound to the caller (at least the rows that count after the step), who saves
+                the slice; rows beyond are masked (:meth:`causal_mask`).
+        """
+        declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
+        graph = anchor.graph if isinstance(anchor, Tensor) else anchor
+        ops.size_input(position, graph, 0, declared.max_seq_len)
+        length = graph.size(position)
+        rows = declared.max_seq_len if lowering == "buffer" else graph.size(dims.size("rows", 1, declared.max_seq_len))
+        buffers = tuple(
+            tuple(
+                graph.input(f"past.{layer}.{name}", declared.dtype, (rows, *sizes))
+                for name, sizes in zip(declared.slot_names, declared.trailing, strict=True)
+            )
+            for layer in range(declared.n_layers)
+        )
+        return cls._of(_State(declared, buffers, length, (0,) * declared.n_layers, None, True, lowering))
+
+    @classmethod
+    def _of(cls, state: _State) -> Self:
+        cache = cls.__new__(cls)
+        cache._state = state
+        return cache
+
+    # ---- what it is ----
+
+    @property
+    def layout(self) -> CacheLayout:
+        """The declaration: layers, capacity, slots, dtype, bytes."""
+        return self._state.layout
+
+    @property
+    def n_layers(self) -> int:
+        """Layers."""
+        return self.layout.n_layers
+
+    @property
+    def n_slots(self) -> int:
+        """Slots per layer."""
+        return self.layout.n_slots
+
+    @property
+    def max_seq_len(self) -> int:
+        """Capacity, in rows."""
+        return self.layout.max_seq_len
+
+    @property
+    def current_seq_len(self) -> Size:
+        """Rows that count: those advanced over. An int, or a named size when the position comes at run time."""
+        return self._state.length
+
+    @property
+    def lowering(self) -> Lowering:
+        """How the buffers are bound."""
+        return self._state.lowering
+
+    def slot_trailing(self, slot: int) -> tuple[int, ...]:
+        """Return the sizes of one row of the slot."""
+        return self.layout.trailing[self.layout.check_slot("slot_trailing", slot)]
+
+    def __repr__(self) -> str:
+        declared = self.layout
+        slots = " + ".join(f"{name} {list(sizes)}" for name, sizes in zip(declared.slot_names, declared.trailing, strict=True))
+        return (
+            f"{type(self).__name__}({declared.n_layers} layers x ({slots}) {declared.dtype}, "
+            f"{self.current_seq_len}/{declared.max_seq_len} rows, {declared.nbytes:,} bytes)"
+        )
+
+    # ---- writing ----
+
+    def append(self, layer: int, slots: Sequence[Tensor]) -> Self:
+        """Return the cache with rows written to one layer at the current position; call once per layer and step.
+
+        Args:
+            layer: The layer, from 0.
+            slots: One tensor per slot, ``T (seqlen_new, *trailing)``. Zero rows return an equal cache.
+
+        Raises:
+            CacheLayerError: No such layer.
+            SlotCountError: Not one tensor per slot.
+            SlotShapeError: A tensor is not ``[seqlen_new, *trailing]``.
+            SeqLenMismatchError: The slots bring different numbers of rows.
+            SlotDTypeError: Another element type.
+            SlotGraphError: Another graph.
+            CacheStepError: The layer has rows of this step already.
+            CacheOverflowError: No room, or room that cannot be decided.
+
+        Spec: ai.onnx::ScatterND, one per slot.
+        """
+        state = self._state
+        layer = state.layout.check_layer("append", layer)
+        given = tuple(slots)
+        count = self._checked_rows(layer, given)
+        if count == 0:
+            return self
+        self._check_step(layer, given, count)
+
+        index = state.index if state.index is not None else _row_index(state, count)
+        written = tuple(ops.scatter_nd(old, index, new) for old, new in zip(state.buffers[layer], given, strict=True))
+        return self._of(
+            replace(
+                state,
+                buffers=(*state.buffers[:layer], written, *state.buffers[layer + 1 :]),
+                pending=(*state.pending[:layer], count, *state.pending[layer + 1 :]),
+                index=index,
+            )
+        )
+
+    def advance_by(self, n: SizeLike, layers: Sequence[int] | None = None) -> Self:
+        """Return the cache with the rows of this step counted; call once per step, after the last layer.
+
+        Args:
+            n: Rows, exactly what every layer (or each of ``layers``) was given since the last advance; 0 changes
+                nothing.
+            layers: The layers that take part, where some share or skip; the others must have nothing pending.
+
+        Raises:
+            CacheStepError: A layer was given another number of rows, or ``n`` is negative.
+            CacheLayerError: No such layer.
+            CacheOverflowError: The rows would pass the end.
+        """
+        state = self._state
+        count = self._step_size(n)
+        if count == 0:
+            return self
+        taking_part = range(self.n_layers) if layers is None else sorted({state.layout.check_layer("advance_by", i) for i in layers})
+        for layer in range(self.n_layers):
+            wanted = count if layer in taking_part else 0
+            if dims.equal(state.pending[layer], wanted) is not True:
+                raise CacheStepError(
+                    f"layer {layer} was given {state.pending[layer]} rows since the last advance, not {wanted}",
+                    op="advance_by",
+                    operands={"cache": repr(self), "n": count},
+                    expected="every layer appended exactly n rows"
+                    if layers is None
+                    else "each of `layers` appended exactly n rows, the others none",
+                    layer=layer,
+                    wanted=wanted,
+                    got=state.pending[layer],
+                )
+        if not taking_part:
+            raise CacheStepError("no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0)
+        self._check_room("advance_by", None, count)
+        return self._of(
+            replace(state, length=dims.add(state.length, count), pending=(0,) * self.n_layers, index=None)
+        )
+
+    # ---- reading ----
+
+    def slot(self, layer: int, slot: int, include_pending: bool = False) -> Tensor:
+        """Return the rows of a slot that count, at least one: ``T (rows, *trailing)``.
+
+        The one row of an empty cache keeps the result a proper tensor; mask it, never attend it.
+
+        Args:
+            layer: The layer.
+            slot: The slot.
+            include_pending: Give the rows appended but not yet advanced too: what attention in the same step wants.
+
+        Raises:
+            CacheLayerError: No such layer or slot.
+
+        Spec: ai.onnx::Slice ``[0:rows]`` on axis 0; lowered as view, the bound rows themselves.
+        """
+        state = self._state
+        buffer = self.slot_buffer_full(layer, slot)
+        if state.lowering == "view":
+            return buffer
+        pending = state.pending[int(layer)] if include_pending else 0
+        rows = dims.largest(1, dims.add(state.length, pending))
+        if rows == state.layout.max_seq_len:
+            return buffer
+        ends = sizes_tensor("slot", [rows], buffer)
+        trailing: Shape = buffer.shape[1:]
+        graph = buffer.graph
+        # Emitted with the shape that the contract promises: that the rows stay within the capacity is checked before
+        # (integer position) or by whoever runs the graph, and needs no min() in every size downstream.
+        operands = (buffer, graph.ints((0,)), ends, graph.ints((0,)))
+        return graph.emit("Slice", operands, {}, [(buffer.dtype, (rows, *trailing))])[0]
+
+    def slot_buffer_full(self, layer: int, slot: int) -> Tensor:
+        """Return the whole buffer of a slot, ``T (max_seq_len, *trailing)``; rows beyond the length mean nothing.
+
+        Raises:
+            CacheLayerError: No such layer or slot.
+        """
+        layer = self.layout.check_layer("slot", layer)
+        return self._state.buffers[layer][self.layout.check_slot("slot", slot)]
+
+    def causal_mask(self, n: SizeLike) -> Tensor:
+        """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``; True where visible.
+
+        Row ``j`` is visible to new row ``i`` iff ``j <= length + i``, with the length before this step. The rows are
+        those that ``slot(..., include_pending=True)`` gives after ``n`` rows were appended.
+        """
+        state = self._state
+        buffer = state.buffers[0][0]
+        count = buffer.graph.size(n)
+        rows = buffer.shape[0] if state.lowering == "view" else dims.largest(1, dims.add(state.length, count))
+        columns = ops.arange(0, rows, anchor=buffer)  # (rows,)
+        last = ops.arange(state.length, dims.add(state.length, count), anchor=buffer)  # (n,)
+        return columns <= ops.unsqueeze(last, 1)
+
+    def positions(self, n: SizeLike) -> Tensor:
+        """Return the positions of the next ``n`` rows, ``int64 (n,)``: ``length, length + 1, ...``."""
+        buffer = self._state.buffers[0][0]
+        length = self._state.length
+        return ops.arange(length, dims.add(length, buffer.graph.size(n)), anchor=buffer)
+
+    def outputs(self) -> dict[str, Tensor]:
+        """Return every buffer under its output name, ``present.<layer>.<slot>``, for saving beside the results."""
+        return {
+            f"present.{layer}.{name}": buffer
+            for layer, buffers in enumerate(self._state.buffers)
+            for name, buffer in zip(self.layout.slot_names, buffers, strict=True)
+        }
+
+    # ---- checks ----
+
+    def _checked_rows(self, layer: int, given: tuple[Tensor, ...]) -> Size:
+        """Return how many rows the tensors bring, each fitting its slot. The order of checks is the contract's."""
+        declared = self.layout
+        if len(given) != declared.n_slots:
+            raise SlotCountError(
+                f"{len(given)} tensors for {declared.n_slots} slots",
+                op="append",
+                operands={"cache": repr(self)},
+                expected="one tensor per slot",
+                layer=layer,
+                wanted=declared.n_slots,
+                got=len(given),
+            )
+        for slot, tensor in enumerate(given):
+            if not isinstance(tensor, Tensor):
+                self._refuse_shape(layer, slot, tensor, "n", "no tensor")
+        first = given[0].known_shape
+        if not first:
+            self._refuse_shape(layer, 0, given[0], "n", "no axis of rows")
+        count = first[0]
+        for slot, (tensor, sizes) in enumerate(zip(given, declared.trailing, strict=True)):
+            shape = tensor.known_shape
+            if shape is None or len(shape) != len(sizes) + 1 or any(meet(a, b) is None for a, b in zip(shape[1:], sizes, strict=True)):
+                self._refuse_shape(layer, slot, tensor, count, "another shape")
+            if meet(shape[0], count) is None:
+                raise SeqLenMismatchError(
+                    f"slot {slot} brings {shape[0]} rows, slot 0 brings {count}",
+                    op="append",
+                    operands={name: describe(t) for name, t in zip(declared.slot_names, given, strict=True)},
+                    expected="the same number of rows in every slot",
+                    layer=layer,
+                    slot=slot,
+                    wanted=count,
+                    got=shape[0],
+                )
+        for slot, tensor in enumerate(given):
+            if tensor.dtype is not declared.dtype:
+                raise SlotDTypeError(
+                    f"slot {slot} is {tensor.dtype}, the cache {declared.dtype}",
+                    op="append",
+                    operands={declared.slot_names[slot]: describe(tensor)},
+                    expected=str(declared.dtype),
+                    layer=layer,
+                    slot=slot,
+                    wanted=declared.dtype,
+                    got=tensor.dtype,
+                )
+        for slot, tensor in enumerate(given):
+            if tensor.graph is not self._state.buffers[0][0].graph:
+                raise SlotGraphError(
+                    f"slot {slot} belongs to another graph",
+                    op="append",
+                    operands={declared.slot_names[slot]: describe(tensor)},
+                    expected="tensors grown from the cache's anchor",
+                    layer=layer,
+                    slot=slot,
+                )
+        return count
+
+    def _refuse_shape(self, layer: int, slot: int, tensor: Any, count: Size | str, why: str) -> Any:
+        wanted = (count, *self.layout.trailing[slot])
+        shown = describe(tensor) if isinstance(tensor, Tensor) else repr(tensor)
+        got = tensor.known_shape if isinstance(tensor, Tensor) else tensor
+        raise SlotShapeError(
+            f"slot {slot} of layer {layer} has {why}",
+            op="append",
+            operands={self.layout.slot_names[slot]: shown, "cache": repr(self)},
+            expected=f"{shape_text(wanted)}: [seqlen_new, *trailing]",
+            layer=layer,
+            slot=slot,
+            wanted=wanted,
+            got=got,
+        )
+
+    def _check_step(self, layer: int, given: tuple[Tensor, ...], count: Size) -> None:
+        pending = self._state.pending
+        if pending[layer] != 0:
+            raise CacheStepError(
+                f"layer {layer} was given {pending[layer]} rows already in this step",
+                op="append",
+                operands={"cache": repr(self)},
+                expected="one append per layer between two advances",
+                hint="cache.advance_by(n) ends the step, once, after the last layer",
+                layer=layer,
+                wanted=0,
+                got=pending[layer],
+            )
+        for other, rows in enumerate(pending):
+            if rows != 0 and meet(rows, count) is None:
+                raise CacheStepError(
+                    f"layer {layer} brings {count} rows, layer {other} brought {rows} in this step",
+                    op="append",
+                    operands={"cache": repr(self)},
+                    expected="the same number of rows in every layer of a step",
+                    layer=layer,
+                    wanted=rows,
+                    got=count,
+                )
+        self._check_room("append", layer, count)
+
+    def _check_room(self, op: str, layer: int | None, count: Size) -> None:
+        end = dims.add(self._state.length, count)
+        fits = dims.at_most(end, self.max_seq_len)
+        if fits or (fits is None and self._state.runtime):
+            return
+        decided = fits is False
+        raise CacheOverflowError(
+            f"{count} rows after {self.current_seq_len} "
+            + (f"pass the end at {self.max_seq_len}" if decided else f"may pass the end at {self.max_seq_len}"),
+            op=op,
+            operands={"cache": repr(self)},
+            expected=f"current_seq_len + seqlen_new <= {self.max_seq_len}"
+            + ("" if decided else ", decided while the graph is built"),
+            hint="" if decided else "bound the size with lg.size(name, max=...), or take the position at run time",
+            layer=layer,
+            wanted=self.max_seq_len,
+            got=end,
+        )
+
+    def _step_size(self, n: SizeLike) -> Size:
+        if isinstance(n, int) and (isinstance(n, bool) or n < 0):
+            raise CacheStepError(
+                f"advance by {n!r} rows", op="advance_by", expected="a size of at least 0", wanted=0, got=n
+            )
+        return self._state.buffers[0][0].graph.size(n)
+
+
+def _row_index(state: _State, count: Size) -> Tensor:
+    """Return where the step's rows go, ``int64 (n, 1)``."""
+    anchor = state.buffers[0][0]
+    rows = ops.arange(state.length, dims.add(state.length, count), anchor=anchor)
+    return ops.unsqueeze(rows, 1)
+
+
+def _zeros(graph: Graph, declared: CacheLayout) -> Buffers:
+    """Return zero buffers, one tensor per distinct slot shape: buffers are values, so layers can share it."""
+    made = {
+        sizes: ops.zeros([declared.max_seq_len, *sizes], declared.dtype, graph) for sizes in dict.fromkeys(declared.trailing)
+    }
+    return (tuple(made[sizes] for sizes in declared.trailing),) * declared.n_layers
+
+
+def _given(graph: Graph, declared: CacheLayout, buffers: Sequence[Sequence[Tensor]]) -> Buffers:
+    given = tuple(tuple(layer) for layer in buffers)
+    if len(given) != declared.n_layers or any(len(layer) != declared.n_slots for layer in given):
+        raise SlotCountError(
+            f"buffers for {len(given)} layers of {[len(layer) for layer in given]} slots",
+            op="LatentCache",
+            expected=f"{declared.n_layers} layers of {declared.n_slots} slots",
+            wanted=(declared.n_layers, declared.n_slots),
+            got=[len(layer) for layer in given],
+        )
+    for layer, slots in enumerate(given):
+        for slot, (tensor, sizes) in enumerate(zip(slots, declared.trailing, strict=True)):
+            wanted: Shape = (declared.max_seq_len, *sizes)
+            facts: dict[str, Any] = {"layer": layer, "slot": slot}
+            shown = {f"buffer {layer}.{slot}": describe(tensor)}
+            shape = tensor.known_shape
+            if shape is None or len(shape) != len(wanted) or any(meet(a, b) is None for a, b in zip(shape, wanted, strict=True)):
+                raise SlotShapeError(
+                    f"buffer {layer}.{slot} has another shape",
+                    op="LatentCache",
+                    operands=shown,
+                    expected=shape_text(wanted),
+                    wanted=wanted,
+                    got=shape,
+                    **facts,
+                )
+            if tensor.dtype is not declared.dtype:
+                raise SlotDTypeError(
+                    f"buffer {layer}.{slot} is {tensor.dtype}",
+                    op="LatentCache",
+                    operands=shown,
+                    expected=str(declared.dtype),
+                    wanted=declared.dtype,
+                    got=tensor.dtype,
+                    **facts,
+                )
+            if tensor.graph is not graph:
+                raise SlotGraphError(
+                    f"buffer {layer}.{slot} belongs to another graph", op="LatentCache", operands=shown, **facts
+                )
+    return given

@@ -1,0 +1,144 @@
+"""What a cache is made of: layers, slots and their trailing sizes. Declared once, checked once, shared by every value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from lazygraph.dtypes import DType, DTypeLike, as_dtype
+from lazygraph.errors import CacheError, CacheLayerError, DTypeError, SlotCountError, SlotShapeError
+
+_DTYPES = (
+    "float32 float64 float16 bfloat16 int8 uint8 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz".split()
+)
+
+
+@dataclass(frozen=True)
+class CacheLayout:
+    """The declaration of a cache.
+
+    Attributes:
+        n_layers: Layers, each with the same slots.
+        max_seq_len: Capacity of every slot, in rows (tokens).
+        trailing: Per slot, the sizes of one row; ``()`` is a row of one number.
+        dtype: Element type of every slot.
+        slot_names: Per slot, its name in files.
+    """
+
+    n_layers: int
+    max_seq_len: int
+    trailing: tuple[tuple[int, ...], ...]
+    dtype: DType
+    slot_names: tuple[str, ...]
+
+    @property
+    def n_slots(self) -> int:
+        """Slots per layer."""
+        return len(self.trailing)
+
+    @property
+    def numbers_per_token(self) -> int:
+        """Numbers that one token takes in one layer."""
+        return sum(prod(sizes) for sizes in self.trailing)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one token takes over all layers."""
+        return self.n_layers * self.dtype.nbytes(self.numbers_per_token)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers at full capacity."""
+        return self.bytes_per_token * self.max_seq_len
+
+    def check_layer(self, op: str, layer: int) -> int:
+        """Return the layer.
+
+        Raises:
+            CacheLayerError: It is not in ``[0, n_layers)``; negative numbers are refused too.
+        """
+        if isinstance(layer, bool) or not hasattr(layer, "__index__") or not 0 <= int(layer) < self.n_layers:
+            raise CacheLayerError(
+                f"layer {layer!r} of a cache with {self.n_layers}",
+                op=op,
+                expected=f"0 <= layer < {self.n_layers}",
+                layer=layer,
+                wanted=range(self.n_layers),
+                got=layer,
+            )
+        return int(layer)
+
+    def check_slot(self, op: str, slot: int) -> int:
+        """Return the slot.
+
+        Raises:
+            CacheLayerError: It is not in ``[0, n_slots)``.
+        """
+        if isinstance(slot, bool) or not hasattr(slot, "__index__") or not 0 <= int(slot) < self.n_slots:
+            raise CacheLayerError(
+                f"slot {slot!r} of a cache with {self.n_slots}",
+                op=op,
+                expected=f"0 <= slot < {self.n_slots}",
+                slot=slot,
+                wanted=range(self.n_slots),
+                got=slot,
+            )
+        return int(slot)
+
+
+def layout(
+    n_layers: int,
+    max_seq_len: int,
+    slot_trailing: Sequence[Sequence[int]],
+    dtype: DTypeLike,
+    slot_names: Sequence[str] | None = None,
+) -> CacheLayout:
+    """Return a checked declaration.
+
+    Raises:
+        CacheError: Fewer than one layer or row.
+        SlotCountError: No slot, or not one name per slot.
+        SlotShapeError: A trailing size is not an int of at least 1.
+        DTypeError: An element type that no cache keeps.
+    """
+    _at_least_one("n_layers", n_layers)
+    _at_least_one("max_seq_len", max_seq_len)
+    trailing = tuple(_trailing(i, sizes) for i, sizes in enumerate(slot_trailing))
+    if not trailing:
+        raise SlotCountError("a cache without slots", op="LatentCache", expected="at least one slot", wanted=1, got=0)
+
+    names = tuple(slot_names) if slot_names is not None else tuple(f"slot{i}" for i in range(len(trailing)))
+    if len(names) != len(trailing) or len(set(names)) != len(names):
+        raise SlotCountError(
+            f"{len(names)} names {list(names)} for {len(trailing)} slots",
+            op="LatentCache",
+            expected="one name per slot, each different",
+            wanted=len(trailing),
+            got=len(names),
+        )
+    kept = as_dtype(dtype)
+    if kept.name not in _DTYPES:
+        raise DTypeError(f"a cache of {kept}", op="LatentCache", expected="one of " + ", ".join(_DTYPES))
+    return CacheLayout(int(n_layers), int(max_seq_len), trailing, kept, names)
+
+
+def _at_least_one(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+        raise CacheError(
+            f"{name} is {value!r}", op="LatentCache", expected=f"{name} an int of at least 1", wanted=1, got=value
+        )
+
+
+def _trailing(slot: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    given = list(sizes)
+    if any(isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 1 for size in given):
+        raise SlotShapeError(
+            f"slot {slot} has trailing sizes {given}",
+            op="LatentCache",
+            expected="ints of at least 1 (an empty list is a row of one number)",
+            slot=slot,
+            got=given,
+        )
+    return tuple(int(size) for size in given)

@@ -1,0 +1,30 @@
+"""From tensors to ONNX files and to numbers: lowering, checks, saving, onnxruntime sessions.
+
+Names are loaded when they are first asked for; onnx and onnxruntime when they are first needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lazygraph.export.decoder import Decoder
+    from lazygraph.export.saving import save, to_onnx
+    from lazygraph.export.session import Session, open_session
+
+_HOMES = {"Decoder": "decoder", "Session": "session", "open_session": "session", "save": "saving", "to_onnx": "saving"}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"lazygraph.export.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)
+
+
+__all__ = ["Decoder", "Session", "open_session", "save", "to_onnx"]

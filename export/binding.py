@@ -1,0 +1,127 @@
+"""The memory of a decoder's cache, and how it is bound to the graph.
+
+Each slot has one buffer for its whole capacity. Lowered as ``view``, the graph is shown the first rows of it: enough
+for those that count, in strides, so that bindings change rarely and a step costs by length, not by capacity.
+
+Buffers are kept as plain bytes and bound by address with their element type: bfloat16 and fp8, which numpy does not
+know, take the same road as float32, on every device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazygraph.dtypes import as_dtype
+from lazygraph.export.manifest import Manifest, Slot
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+# Rows by which the bound part of a buffer grows. Rows bound beyond those that count are masked, which costs less than
+# binding anew each step.
+STRIDE = 64
+
+
+class Buffer:
+    """Zeroed bytes on a device.
+
+    Args:
+        nbytes: How many.
+        device: ``cpu`` or ``cuda``.
+        start: The first bytes' content, zeros when left out.
+    """
+
+    def __init__(self, nbytes: int, device: str, start: Bytes | None = None) -> None:
+        import onnxruntime as ort
+
+        host = np.zeros(nbytes, np.uint8)  # pages that are never touched take no memory
+        if start is not None:
+            host[: start.size] = start
+        self._host = host if device == "cpu" else None
+        self._value = ort.OrtValue.ortvalue_from_numpy(host, device, 0)
+        self.address = host.ctypes.data if device == "cpu" else self._value.data_ptr()
+
+    def first(self, nbytes: int) -> Bytes:
+        """Return a copy of the first bytes."""
+        whole = self._host if self._host is not None else self._value.numpy()
+        return whole[:nbytes].copy()
+
+
+@dataclass
+class SlotMemory:
+    """One slot of one layer.
+
+    Attributes:
+        source: The graph's input.
+        target: The graph's output.
+        slot: What it holds.
+        rows: The buffer that holds the rows.
+        spare: Where the graph writes, where it must not write to ``rows`` itself; else None.
+    """
+
+    source: str
+    target: str
+    slot: Slot
+    rows: Buffer
+    spare: Buffer | None
+
+
+class CacheMemory:
+    """The buffers of all slots on one device.
+
+    Args:
+        manifest: What the graph expects.
+        device: ``cpu`` or ``cuda``.
+        start: Per input name, the bytes of its first rows; zeros when left out.
+    """
+
+    def __init__(self, manifest: Manifest, device: str, start: dict[str, Bytes] | None = None) -> None:
+        self._manifest = manifest
+        self._device = device
+        self._slots = [
+            self._new(source, target, slot, (start or {}).get(source)) for source, target, slot in manifest.slot_names()
+        ]
+        self._bound: int | None = None
+
+    def _new(self, source: str, target: str, slot: Slot, start: Bytes | None) -> SlotMemory:
+        nbytes = slot.bytes_per_row * self._manifest.max_seq_len
+        spare = Buffer(nbytes, self._device) if source in self._manifest.copied else None
+        return SlotMemory(source, target, slot, Buffer(nbytes, self._device, start), spare)
+
+    def bind(self, binding: ort.IOBinding, length: int) -> None:
+        """Bind every slot so that ``length`` rows are there, output on the input's memory where that is proven safe."""
+        rows = self._rows_to_bind(length)
+        if rows == self._bound:
+            return
+        self._bound = None  # an interrupt half way must not leave a mixture that looks bound
+        for memory in self._slots:
+            kind = as_dtype(memory.slot.dtype).onnx
+            shape = [rows, *memory.slot.trailing]
+            written = memory.spare or memory.rows
+            binding.bind_input(memory.source, self._device, 0, kind, shape, memory.rows.address)
+            binding.bind_output(memory.target, self._device, 0, kind, shape, written.address)
+        self._bound = rows
+
+    def _rows_to_bind(self, length: int) -> int:
+        capacity = self._manifest.max_seq_len
+        if self._manifest.lowering == "buffer":
+            return capacity
+        return min(capacity, max(1, -(-length // STRIDE)) * STRIDE)
+
+    def settle(self) -> None:
+        """After a run, let what was written to spare buffers be the rows."""
+        for memory in self._slots:
+            if memory.spare is not None:
+                memory.rows, memory.spare = memory.spare, memory.rows
+                self._bound = None
+
+    def first_rows(self, rows: int) -> Iterator[tuple[str, Bytes]]:
+        """Yield every slot's input name and a copy of the bytes of its first rows."""
+        for memory in self._slots:
+            yield memory.source, memory.rows.first(memory.slot.bytes_per_row * rows)

@@ -1,0 +1,229 @@
+"""The second opinion: onnx's own checker and shape inference against what lazygraph knows, without the weights' bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from lazygraph import dims
+from lazygraph.dims import Dim, Size
+from lazygraph.dtypes import DType, dtype_of_onnx
+from lazygraph.errors import ExportError, ShapeError
+from lazygraph.export import targets, versions
+from lazygraph.export.lower import write_type
+from lazygraph.export.program import Program
+from lazygraph.export.stored import Stored
+from lazygraph.tensor import Node, Shape, Tensor, describe, shape_text
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+# Operators whose inference in onnx is wrong, with the evidence. Their results stand as lazygraph says; what is computed
+# from them is checked all the same. A test shows each fault with the installed onnx.
+FAULTS: dict[tuple[str, str], str] = {
+    ("", "STFT"): "onnx 1.23 counts the bins of a one-sided transform wrongly when the frame length is an operand",
+    ("", "MeanVarianceNormalization"): "onnx 1.23 rejects version 13 in strict mode: its function body does not infer",
+}
+
+# Weights of at most so many elements take part with their numbers: shapes and axes.
+_SHOWN = 1024
+
+
+def check(program: Program, model: ModelProto, target: str | None) -> None:
+    """Ask onnx what it thinks of a lowered program, and the target whether it can run it.
+
+    Args:
+        program: What was lowered.
+        model: Its model, still without initialisers; unchanged afterwards.
+        target: ``"cpu"``, ``"cuda"`` or None.
+
+    Raises:
+        ExportError: onnx refuses the model, or infers another type or shape than lazygraph.
+        UnsupportedError: The target cannot run a node.
+    """
+    if target is not None:
+        targets.check(program, target, model.opset_import[0].version)
+    inferred = _inferred(program, _checkable(program, model))
+    _compare(program, inferred)
+
+
+def declared_shapes(program: Program) -> None:
+    """Require the declared output shapes to be possible.
+
+    Raises:
+        ShapeError: A declared rank or size is not what the graph gives.
+    """
+    for name, declared in program.declared.items():
+        tensor = program.outputs[name]
+        shape = tensor.known_shape
+        if shape is None:
+            continue
+        if len(shape) != len(declared):
+            _refuse_declared(name, tensor, declared, f"{len(declared)} axes declared, {len(shape)} given")
+        for axis, (ours, said) in enumerate(zip(shape, declared, strict=True)):
+            if not _may_declare(ours, said):
+                _refuse_declared(name, tensor, declared, f"axis {axis} is declared as {said}, and is {ours}")
+
+
+def _may_declare(ours: Size, said: Size) -> bool:
+    """Return whether a size may be declared so: equal, a new name for it, or a number that only the run can tell."""
+    if dims.equal(ours, said):
+        return True
+    if dims.is_unknown(ours):
+        return dims.equal(ours, said) is not False
+    return False
+
+
+def _refuse_declared(name: str, tensor: Tensor, declared: Shape, what: str) -> None:
+    raise ShapeError(
+        f"output {name!r}: {what}",
+        op="outputs",
+        operands={name: describe(tensor), "declared": shape_text(declared)},
+        expected="a declared shape that the graph gives",
+    )
+
+
+# ---- the model that is checked ------------------------------------------------------------------------------------
+
+
+def _checkable(program: Program, model: ModelProto) -> ModelProto:
+    """Return a copy with weights as inputs, and with the results of nodes that onnx cannot judge as inputs too."""
+    from onnx import ModelProto
+
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.value_info[:]
+    for stored in program.weights:
+        if _shown(stored):
+            copy.graph.initializer.append(stored.proto())
+        else:
+            write_type(copy.graph.input.add(name=stored.name), stored.dtype, stored.shape)
+
+    opaque = [i for i, node in enumerate(program.nodes) if _opaque(node)]
+    for i in opaque:
+        node = program.nodes[i]
+        for tensor, name in zip(node.outputs, program.names[node], strict=True):
+            if name and name not in program.outputs:
+                write_type(copy.graph.input.add(name=name), tensor.dtype, tensor.known_shape)
+    _cut(copy, program, opaque)
+    return copy
+
+
+def _shown(stored: Stored) -> bool:
+    elements = 1
+    for size in stored.shape:
+        elements *= size
+    return stored.dtype.kind in "iub" and elements <= _SHOWN
+
+
+def _opaque(node: Node) -> bool:
+    return bool(node.domain and not versions.versions_of(node.op, node.domain)) or (node.domain, node.op) in FAULTS
+
+
+def _cut(copy: ModelProto, program: Program, opaque: list[int]) -> None:
+    """Take out the nodes; outputs of the graph that they made are left out of the check."""
+    if not opaque:
+        return
+    gone = {name for i in opaque for name in program.names[program.nodes[i]]}
+    kept = [output for output in copy.graph.output if output.name not in gone]
+    read = {name for node in copy.graph.node for name in node.input}
+    for name in sorted(gone & set(program.outputs) & read):
+        tensor = program.outputs[name]
+        write_type(copy.graph.input.add(name=name), tensor.dtype, tensor.known_shape)
+    del copy.graph.output[:]
+    copy.graph.output.extend(kept)
+    for i in reversed(opaque):
+        del copy.graph.node[i]
+
+
+def _inferred(program: Program, model: ModelProto) -> ModelProto:
+    from onnx import checker, shape_inference
+
+    content = model.SerializeToString()
+    try:
+        if model.graph.node and model.graph.output:
+            checker.check_model(content)
+        return shape_inference.infer_shapes(content, check_type=True, strict_mode=True, data_prop=True)
+    except (checker.ValidationError, shape_inference.InferenceError) as error:
+        raise _located(program, error) from error
+
+
+def _located(program: Program, error: Exception) -> ExportError:
+    """Return onnx's complaint as an error on the line of the node that it names."""
+    text = str(error)
+    for name, (op, at) in program.lines().items():
+        if f"node name: {name})" in text or f"name: {name} " in text or f"name: {name}\n" in text:
+            return ExportError(f"onnx refuses it: {text.strip()}", op=op, operands={"node": name}, at=at)
+    return ExportError(f"onnx refuses the model: {text.strip()}", op="check")
+
+
+# ---- the comparison -----------------------------------------------------------------------------------------------
+
+
+def _compare(program: Program, inferred: ModelProto) -> None:
+    """Raise on the first value, in program order, whose type or shape onnx sees otherwise."""
+    answers = {value.name: value for value in inferred.graph.value_info}
+    for output in inferred.graph.output:
+        answers[output.name] = output
+    agreed: set[object] = set()
+    for node, name, tensor in _values(program):
+        value = answers.get(name)
+        if value is None:
+            continue
+        key = (value.type.SerializeToString(), tensor.dtype, tensor.known_shape)
+        if key in agreed:
+            continue
+        _require_same(node, name, tensor, value)
+        agreed.add(key)
+
+
+def _values(program: Program) -> Iterator[tuple[Node, str, Tensor]]:
+    names = program.names
+    for node in program.nodes:
+        if len(node.outputs) == 1:
+            yield node, names[node][0], node.outputs[0]
+        else:
+            for name, tensor in zip(names[node], node.outputs, strict=True):
+                if name:
+                    yield node, name, tensor
+
+
+def _require_same(node: Node, name: str, tensor: Tensor, value: ValueInfoProto) -> None:
+    if value.type.WhichOneof("value") != "tensor_type":
+        return
+    kind = value.type.tensor_type
+    theirs: DType | None = dtype_of_onnx(kind.elem_type) if kind.elem_type else None
+    if theirs is not None and theirs is not tensor.dtype:
+        _refuse(node, name, tensor, f"element type {tensor.dtype} by lazygraph, {theirs} by onnx", value)
+    shape = tensor.known_shape
+    if shape is None or not kind.HasField("shape"):
+        return
+    if len(kind.shape.dim) != len(shape):
+        _refuse(node, name, tensor, f"{len(shape)} axes by lazygraph, {len(kind.shape.dim)} by onnx", value)
+    for axis, (ours, dim) in enumerate(zip(shape, kind.shape.dim, strict=True)):
+        if dim.HasField("dim_value") and _contradict(ours, dim.dim_value):
+            _refuse(node, name, tensor, f"axis {axis} has {ours} by lazygraph, {dim.dim_value} by onnx", value)
+
+
+def _contradict(ours: Size, theirs: int) -> bool:
+    return ours != theirs if not isinstance(ours, Dim) else dims.equal(ours, theirs) is False
+
+
+def _refuse(node: Node, name: str, tensor: Tensor, what: str, value: ValueInfoProto) -> None:
+    sizes = [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim]
+    number = value.type.tensor_type.elem_type
+    raise ExportError(
+        f"two answers: {what}",
+        op=node.op,
+        operands={
+            **{f"operand {i}": describe(t) for i, t in enumerate(node.inputs) if t is not None},
+            "lazygraph": f"{tensor.dtype} {'(unknown)' if tensor.known_shape is None else shape_text(tensor.known_shape)}",
+            "onnx": f"{dtype_of_onnx(number) if number else '?'} {shape_text(sizes)}",
+            "value": name,
+        },
+        expected="one shape and type; one of the two rules is wrong",
+        at=node.at,
+    )
+
+
+__all__ = ["FAULTS", "check", "declared_shapes"]

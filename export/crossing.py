@@ -1,0 +1,72 @@
+"""How numbers cross between Python and onnxruntime where numpy has no element type of its own for them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from lazygraph.dtypes import DType
+from lazygraph.errors import UnsupportedError
+from lazygraph.export.stored import pack
+
+_NUMPYS_OWN = frozenset(
+    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool string complex64 complex128".split()
+)
+
+
+def plain(dtype: DType | None) -> bool:
+    """Return whether onnxruntime takes and gives numpy arrays of the type (None: not a tensor) as they are."""
+    return dtype is None or dtype.name in _NUMPYS_OWN
+
+
+def to_value(array: np.ndarray[Any, Any], dtype: DType | None) -> Any:
+    """Return an ``OrtValue`` with the array's numbers.
+
+    Raises:
+        UnsupportedError: Texts, which onnxruntime takes only where every input and output is numpy's own.
+    """
+    from onnxruntime import OrtValue
+
+    if dtype is None or dtype.kind == "s":
+        raise UnsupportedError(
+            f"{dtype or 'a sequence'} beside {'bfloat16'} and its like", op="run", expected="numbers only, at onnxruntime's border"
+        )
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    if plain(dtype):
+        return OrtValue.ortvalue_from_numpy(array)
+    value = OrtValue.ortvalue_from_shape_and_type(list(array.shape), dtype.onnx, "cpu", 0)
+    packed = pack(array, dtype)
+    if packed.nbytes:
+        ctypes.memmove(value.data_ptr(), np.frombuffer(packed, np.uint8).ctypes.data, packed.nbytes)
+    return value
+
+
+def to_array(value: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """Return the numbers of an ``OrtValue`` as an array of its own, ml_dtypes' where numpy lacks the type."""
+    if dtype is None or plain(dtype):
+        result: np.ndarray[Any, Any] = value.numpy()
+        return result
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    content = ctypes.string_at(value.data_ptr(), dtype.nbytes(count)) if count else b""
+    codes = np.frombuffer(content, np.uint8)
+    if dtype.bits < 8:
+        codes = _unpacked(codes, dtype, count)
+    return codes.copy().view(dtype.numpy).reshape(shape)
+
+
+def _unpacked(codes: np.ndarray[Any, Any], dtype: DType, count: int) -> np.ndarray[Any, Any]:
+    """Return one byte per element; ml_dtypes reads the low bits, with the sign bits above them alike."""
+    per_byte = 8 // dtype.bits
+    mask = np.uint8(2**dtype.bits - 1)
+    spread = np.stack([(codes >> np.uint8(place * dtype.bits)) & mask for place in range(per_byte)], axis=-1)
+    flat = spread.reshape(-1)[:count]
+    if dtype.kind == "i":
+        high = np.uint8(1 << (dtype.bits - 1))
+        flat = np.where(flat & high, flat | ~mask, flat).astype(np.uint8)
+    return flat
+
+
+__all__ = ["plain", "to_array", "to_value"]

@@ -1,0 +1,223 @@
+"""Decoder: an exported decoder, its cache, and how far it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from lazygraph.errors import CacheError, CacheOverflowError, ExportError, IndexRangeError, OperandError
+from lazygraph.export.binding import Bytes, CacheMemory
+from lazygraph.export.manifest import MODEL, Manifest, fingerprint, read_manifest
+from lazygraph.export.sampling import Sampler
+from lazygraph.export.session import open_session, run_bound
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Logits = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class Decoder:
+    """Runs an exported decoder: give it tokens, take logits; it keeps the cache.
+
+    ``append`` is prefill, decode and everything between: any number of tokens, any chunking, the same logits. What does
+    not fit is refused before anything runs, and a step that fails leaves the decoder as it was.
+
+    Open one with :meth:`open`.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, session: InferenceSession, device: str) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._session = session
+        self._device = device
+        self._start(CacheMemory(manifest, device), 0)
+
+    @classmethod
+    def open(cls, folder: str | Path, provider: str = "cpu", threads: int | None = None) -> Self:
+        """Return a decoder at length 0.
+
+        Args:
+            folder: What ``lazygraph export`` wrote.
+            provider: ``cpu`` or ``cuda``.
+            threads: Threads that onnxruntime computes with; its own choice when None.
+
+        Raises:
+            ExportError: The folder is no export or is damaged, or onnxruntime or the provider is not there.
+        """
+        place = Path(folder)
+        manifest = read_manifest(place)
+        model = place / MODEL
+        if not model.is_file():
+            raise ExportError(f"no {MODEL} in {place}", op="open", expected="a folder that `lazygraph export` wrote")
+        if fingerprint(model) != manifest.fingerprint:
+            raise ExportError(
+                f"{model} is not the file that the manifest describes",
+                op="open",
+                expected=f"SHA-256 {manifest.fingerprint}",
+                hint="export it again",
+            )
+        return cls(place, manifest, open_session(model, provider, threads=threads), provider)
+
+    def _start(self, memory: CacheMemory, length: int) -> None:
+        self._memory = memory
+        self._length = length
+        self._binding = self._session.io_binding()
+
+    @property
+    def length(self) -> int:
+        """Tokens read so far: rows of the cache that count."""
+        return self._length
+
+    @property
+    def max_seq_len(self) -> int:
+        """Tokens that the cache has room for."""
+        return self.manifest.max_seq_len
+
+    def __repr__(self) -> str:
+        m = self.manifest
+        return f"Decoder({m.model_type}, {self._length}/{m.max_seq_len} tokens, {m.bytes_per_token:,} cache bytes per token)"
+
+    def append(self, token_ids: Sequence[int], logits: Literal["all", "last"] = "all") -> Logits:
+        """Read tokens and return the logits after each (or after the last).
+
+        Args:
+            token_ids: ``n`` ids in ``[0, vocab_size)``, at least one.
+            logits: ``"all"`` for every token, ``"last"`` to compute the last row only.
+
+        Returns:
+            ``float32 (n, vocab_size)``, or ``(1, vocab_size)`` for ``"last"``; the caller's own.
+
+        Raises:
+            OperandError: No token, or ids that are no whole numbers.
+            IndexRangeError: An id outside the vocabulary.
+            CacheOverflowError: More tokens than there is room for.
+            ExportError: onnxruntime failed. In every case the decoder is as before.
+        """
+        ids = self._checked_ids(token_ids)
+        if logits not in ("all", "last"):
+            raise OperandError(f"logits is {logits!r}", op="append", expected="'all' or 'last'")
+        first = 0 if logits == "all" else len(ids) - 1
+        out = np.empty((len(ids) - first, self.manifest.vocab_size), np.float32)
+
+        inputs = {
+            "input_ids": ids,
+            "past_len": np.array(self._length, np.int64),
+            "logits_from": np.array(first, np.int64),
+        }
+        self._memory.bind(self._binding, self._length + len(ids))
+        run_bound(self._session, self._binding, inputs, {"logits": out})
+        self._memory.settle()
+        self._length += len(ids)
+        return out
+
+    def truncate(self, length: int) -> None:
+        """Forget every token from ``length`` on; what is appended next is as if they had never been read.
+
+        Raises:
+            CacheError: ``length`` is not in ``[0, self.length]``.
+        """
+        if isinstance(length, bool) or not hasattr(length, "__index__") or not 0 <= int(length) <= self._length:
+            raise CacheError(
+                f"truncate to {length!r} of {self._length} tokens",
+                op="truncate",
+                expected=f"an int in [0, {self._length}]",
+                wanted=self._length,
+                got=length,
+            )
+        self._length = int(length)
+
+    def fork(self) -> Self:
+        """Return a second decoder at the same place; the two go on independently and share the weights."""
+        other = object.__new__(type(self))
+        other.folder, other.manifest = self.folder, self.manifest
+        other._session, other._device = self._session, self._device
+        rows: dict[str, Bytes] = dict(self._memory.first_rows(self._length))
+        other._start(CacheMemory(self.manifest, self._device, rows), self._length)
+        return other
+
+    def generate(
+        self,
+        token_ids: Sequence[int],
+        max_new_tokens: int = 256,
+        *,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        seed: int | None = None,
+        stop_ids: Sequence[int] | None = None,
+        on_token: Callable[[int], None] | None = None,
+    ) -> Iterator[int]:
+        """Read a prompt, then yield new token ids one by one, ending before a stop id or when the cache is full.
+
+        Stopping the iteration early is fine: the decoder has then read everything but the last token yielded.
+
+        Args:
+            token_ids: The prompt, at least one id.
+            max_new_tokens: At most so many new tokens.
+            temperature: 0 takes the most likely token; larger numbers draw.
+            top_p: Draw from the smallest set of tokens that holds this much probability.
+            top_k: Draw from so many of the likeliest; 0 is all.
+            seed: Makes draws repeatable.
+            stop_ids: Ids that end the text; the model's own when None.
+            on_token: Called with each id before it is yielded.
+
+        Raises:
+            OperandError: No prompt, or a sampling number outside its range.
+            IndexRangeError: An id outside the vocabulary.
+            CacheOverflowError: The prompt does not fit.
+        """
+        if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+            raise OperandError(f"max_new_tokens is {max_new_tokens!r}", op="generate", expected="an int of at least 0")
+        sampler = Sampler(temperature, top_p, top_k, seed)
+        stops = frozenset(self.manifest.stop_ids if stop_ids is None else stop_ids)
+        prompt = self._checked_ids(token_ids)
+        return self._generate(prompt, max_new_tokens, sampler, stops, on_token)
+
+    def _generate(
+        self,
+        prompt: np.ndarray[Any, np.dtype[np.int64]],
+        max_new_tokens: int,
+        sampler: Sampler,
+        stops: frozenset[int],
+        on_token: Callable[[int], None] | None,
+    ) -> Iterator[int]:
+        row = self.append(prompt.tolist(), logits="last")[0]
+        for made in range(max_new_tokens):
+            token = sampler.pick(row)
+            if token in stops:
+                return
+            if on_token is not None:
+                on_token(token)
+            yield token
+            if made + 1 == max_new_tokens or self._length == self.max_seq_len:
+                return
+            row = self.append([token], logits="last")[0]
+
+    def _checked_ids(self, token_ids: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        given = np.asarray(token_ids)
+        if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+            what = "no token" if given.size == 0 else f"{given.dtype} of {given.ndim} axes"
+            raise OperandError(what, op="append", expected="a flat list of at least one token id, whole numbers")
+        vocab = self.manifest.vocab_size
+        wrong = given[(given < 0) | (given >= vocab)]
+        if wrong.size:
+            raise IndexRangeError(
+                f"token id {int(wrong[0])} of a vocabulary of {vocab}",
+                op="append",
+                expected=f"ids in [0, {vocab})",
+                index=int(wrong[0]),
+            )
+        if self._length + given.size > self.max_seq_len:
+            raise CacheOverflowError(
+                f"{given.size} tokens after {self._length} pass the end at {self.max_seq_len}",
+                op="append",
+                expected=f"length + new tokens <= {self.max_seq_len}",
+                hint="export with a larger --max-seq-len, or truncate",
+                wanted=self.max_seq_len,
+                got=self._length + given.size,
+            )
+        return np.ascontiguousarray(given, dtype=np.int64)

@@ -1,0 +1,234 @@
+"""A program as an ``onnx.ModelProto``, made field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazygraph.dtypes import DType, as_dtype
+from lazygraph.errors import ExportError, OperandError
+from lazygraph.export import versions
+from lazygraph.export.program import Program
+from lazygraph.export.stored import pack
+from lazygraph.tensor import Node, Shape
+from lazygraph.version import VERSION
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, ValueInfoProto
+
+GRAPH_NAME = "lazygraph"
+
+
+def lower(
+    program: Program,
+    *,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    metadata: Mapping[str, str] | None = None,
+    value_info: bool = False,
+) -> ModelProto:
+    """Return the model of a program, all but its initialisers.
+
+    Args:
+        program: What to write.
+        opset: The ai.onnx opset to declare; None for the lowest that means the same.
+        ir_version: The IR version to declare, at least what is needed; None for the lowest.
+        metadata: Texts kept with the model.
+        value_info: Also write the types of intermediate values.
+
+    Raises:
+        UnsupportedError: A node needs another opset than asked for.
+        ExportError: An attribute that ONNX cannot hold, or a call that no schema accepts.
+    """
+    from onnx import ModelProto
+
+    model = ModelProto(producer_name="lazygraph", producer_version=VERSION)
+    domains = versions.opsets(program.nodes, program.graph.opset, opset)
+    for domain, version in domains.items():
+        model.opset_import.add(domain=domain, version=version)
+    model.ir_version = _ir(program, domains, ir_version)
+    for key in sorted(metadata or ()):
+        model.metadata_props.add(key=key, value=(metadata or {})[key])
+
+    graph = model.graph
+    graph.name = GRAPH_NAME
+    for name, tensor in program.inputs.items():
+        write_type(graph.input.add(name=name), tensor.dtype, tensor.known_shape)
+    for name, tensor in program.outputs.items():
+        write_type(graph.output.add(name=name), tensor.dtype, program.declared.get(name, tensor.known_shape))
+    _write_nodes(program, graph)
+    if value_info:
+        _write_value_info(program, graph)
+    return model
+
+
+def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> None:
+    """Fill in a tensor type; named sizes become ``dim_param``, an unknown rank leaves the shape out."""
+    kind = target.type.tensor_type
+    kind.elem_type = dtype.onnx
+    if shape is None:
+        return
+    add = kind.shape.dim.add
+    if not shape:
+        kind.shape.SetInParent()
+    for size in shape:
+        if isinstance(size, int):
+            add(dim_value=size)
+        else:
+            add(dim_param=str(size))
+
+
+def _ir(program: Program, domains: dict[str, int], wanted: int | None) -> int:
+    dtypes = {tensor.dtype for tensor in program.inputs.values()} | {stored.dtype for stored in program.weights}
+    for node in program.nodes:
+        for tensor in node.outputs:
+            dtypes.add(tensor.dtype)
+    needed = versions.ir_version(domains, dtypes)
+    if wanted is not None and wanted < needed:
+        raise OperandError(f"IR version {wanted}", op="export", expected=f"at least {needed}, which the program needs")
+    return wanted or needed
+
+
+def _write_nodes(program: Program, graph: GraphProto) -> None:
+    add = graph.node.add
+    names = program.names
+    cache: dict[object, list[AttributeProto]] = {}
+    for node, node_name in zip(program.nodes, program.node_names, strict=True):
+        inputs = ["" if tensor is None else names[tensor.origin][tensor.index] for tensor in node.inputs]
+        while inputs and not inputs[-1]:
+            inputs.pop()
+        outputs = names[node]
+        if not outputs[-1]:
+            outputs = tuple(_without_tail(node, outputs))
+        if "" in outputs:
+            outputs = _kept(node, node_name, outputs)
+        proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs)
+        if node.domain:
+            proto.domain = node.domain
+        if node.attrs:
+            proto.attribute.extend(_attributes(node, cache))
+    for source, name, _, node_name in program.copies:
+        add(op_type="Identity", name=node_name, input=[source], output=[name])
+
+
+def _without_tail(node: Node, outputs: Sequence[str]) -> list[str]:
+    """Return the output names without the unread ones at the end, as far as the schema lets them go."""
+    schemas = versions.versions_of(node.op, node.domain)
+    least = schemas[0].min_output if schemas else 1
+    kept = list(outputs)
+    while len(kept) > least and not kept[-1]:
+        kept.pop()
+    return kept
+
+
+def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> tuple[str, ...]:
+    """Return the output names with those filled in that nobody reads and the schema requires."""
+    from onnx.defs import OpSchema
+
+    schemas = versions.versions_of(node.op, node.domain)
+    formals = schemas[0].outputs if schemas else []
+    optional = OpSchema.FormalParameterOption.Optional
+    return tuple(
+        [
+            name or ("" if i < len(formals) and formals[i].option == optional else f"{node_name}.{i}")
+            for i, name in enumerate(outputs)
+        ]
+    )
+
+
+def _attributes(node: Node, cache: dict[object, list[AttributeProto]]) -> list[AttributeProto]:
+    try:
+        key = (node.op, *[(name, type(value), _hashable(value)) for name, value in node.attrs.items()])
+        found = cache.get(key)
+    except TypeError:  # an array: not hashable, and rare
+        return [attribute(node, name, value) for name, value in node.attrs.items()]
+    if found is None:
+        found = cache[key] = [attribute(node, name, value) for name, value in node.attrs.items()]
+    return found
+
+
+def _hashable(value: Any) -> object:
+    """Return what tells attribute values apart: 0.0 from -0.0 and [1] from [1.0] too."""
+    if isinstance(value, float):
+        return value.hex()
+    if isinstance(value, (list, tuple)):
+        return tuple([(type(item), _hashable(item)) for item in value])
+    return value
+
+
+def attribute(node: Node, name: str, value: Any) -> AttributeProto:
+    """Return one attribute; its ONNX type follows from the Python type, for an empty list from the schema.
+
+    Raises:
+        ExportError: ONNX has no attribute of that Python type.
+    """
+    from onnx import AttributeProto
+
+    if isinstance(value, (bool, int, np.integer)):
+        return AttributeProto(name=name, type=AttributeProto.INT, i=int(value))
+    if isinstance(value, (float, np.floating)):
+        return AttributeProto(name=name, type=AttributeProto.FLOAT, f=float(value))
+    if isinstance(value, DType):
+        return AttributeProto(name=name, type=AttributeProto.INT, i=value.onnx)
+    if isinstance(value, (str, bytes)):
+        return AttributeProto(name=name, type=AttributeProto.STRING, s=_bytes(value))
+    if isinstance(value, np.ndarray):
+        made = AttributeProto(name=name, type=AttributeProto.TENSOR)
+        dtype = as_dtype(value.dtype)
+        made.t.data_type = dtype.onnx
+        made.t.dims.extend(value.shape)
+        if dtype.kind == "s":
+            made.t.string_data.extend([_bytes(item) for item in value.ravel().tolist()])
+        else:
+            made.t.raw_data = bytes(pack(value, dtype))
+        return made
+    if isinstance(value, (list, tuple)):
+        return _list_attribute(node, name, value)
+    raise _no_attribute(node, name, value)
+
+
+def _list_attribute(node: Node, name: str, value: Sequence[Any]) -> AttributeProto:
+    from onnx import AttributeProto
+
+    made = AttributeProto(name=name)
+    if not value:
+        schemas = versions.versions_of(node.op, node.domain)
+        declared = schemas[0].attributes.get(name) if schemas else None
+        made.type = AttributeProto.INTS if declared is None else int(declared.type.value)  # type: ignore[assignment]
+    elif all(isinstance(item, (bool, int, np.integer)) for item in value):
+        made.type = AttributeProto.INTS
+        made.ints.extend([int(item) for item in value])
+    elif all(isinstance(item, (int, float, np.integer, np.floating)) for item in value):
+        made.type = AttributeProto.FLOATS
+        made.floats.extend([float(item) for item in value])
+    elif all(isinstance(item, (str, bytes)) for item in value):
+        made.type = AttributeProto.STRINGS
+        made.strings.extend([_bytes(item) for item in value])
+    else:
+        raise _no_attribute(node, name, value)
+    return made
+
+
+def _no_attribute(node: Node, name: str, value: object) -> ExportError:
+    return ExportError(
+        f"attribute {name} is {value!r}",
+        op=node.op,
+        expected="an int, float, text, array, element type, or a list of ints, floats or texts",
+        at=node.at,
+    )
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _write_value_info(program: Program, graph: GraphProto) -> None:
+    for node in program.nodes:
+        for tensor, name in zip(node.outputs, program.names[node], strict=True):
+            if name and name not in program.outputs:
+                write_type(graph.value_info.add(name=name), tensor.dtype, tensor.known_shape)
+
+
+__all__ = ["GRAPH_NAME", "attribute", "lower", "write_type"]

@@ -1,0 +1,231 @@
+"""What a set of outputs means, ready to be written: nodes in program order, constants, inputs, and a name for each value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lazygraph.dims import SizeLike
+from lazygraph.errors import GraphMismatchError, OperandError, spelled
+from lazygraph.export.stored import Stored, store
+from lazygraph.tensor import Constant, Graph, Input, Node, Shape, Tensor, describe
+from lazygraph.where import Where
+
+Declared: TypeAlias = "Tensor | tuple[Tensor, list[SizeLike] | tuple[SizeLike, ...]]"
+Outputs: TypeAlias = "Tensor | Mapping[str, Declared]"
+Origin: TypeAlias = "Node | Input | Constant"
+
+
+@dataclass(slots=True)
+class Program:
+    """A graph's part that some outputs need, with unique names.
+
+    Attributes:
+        graph: The graph that it is of.
+        inputs: Every declared input of the graph, reached or not, in order of declaration.
+        nodes: Operator calls in program order.
+        weights: Constants, each content once, in program order.
+        outputs: Output tensors by name.
+        declared: The shapes that outputs were declared with, where they were.
+        names: Value names by origin, one per output of it; ``""`` for an output that nobody reads.
+        node_names: Node names, in the order of ``nodes``.
+        copies: ``(source name, output name, tensor, node name)`` of outputs that need an Identity.
+    """
+
+    graph: Graph
+    inputs: dict[str, Tensor]
+    nodes: list[Node]
+    weights: list[Stored]
+    outputs: dict[str, Tensor]
+    declared: dict[str, Shape]
+    names: dict[Origin, tuple[str, ...]] = field(default_factory=dict)
+    node_names: list[str] = field(default_factory=list)
+    copies: list[tuple[str, str, Tensor, str]] = field(default_factory=list)
+
+    def name_of(self, tensor: Tensor) -> str:
+        """Return the name that the tensor has in the file."""
+        return self.names[tensor.origin][tensor.index]
+
+    def lines(self) -> dict[str, tuple[str, Where | None]]:
+        """Return by node name the operator and the user's line."""
+        found = {name: (node.op, node.at) for name, node in zip(self.node_names, self.nodes, strict=True)}
+        found.update({name: ("Identity", tensor.origin.at) for _, _, tensor, name in self.copies})
+        return found
+
+
+def collect(outputs: Outputs, all_inputs: bool = True) -> Program:
+    """Return the program of the outputs, named.
+
+    Args:
+        outputs: Tensors by output name, each perhaps with a declared shape; a single tensor is called ``output``.
+        all_inputs: Keep inputs that the outputs do not reach.
+
+    Raises:
+        OperandError: No outputs, an output that is no tensor, or an output name that something else has.
+        GraphMismatchError: The outputs belong to different graphs.
+        ShapeError: A declared shape is no shape (see :func:`lazygraph.export.checks.declared_shapes` for the rest).
+    """
+    named, declared = _outputs(outputs)
+    graph = next(iter(named.values())).graph
+    nodes, constants, needed, read = _reached(named.values())
+    inputs = {name: tensor for name, tensor in graph.inputs.items() if all_inputs or tensor.origin in needed}
+    program = Program(graph, inputs, nodes, [], named, declared)
+    _Namer(program, constants, read).run()
+    return program
+
+
+def _outputs(outputs: Outputs) -> tuple[dict[str, Tensor], dict[str, Shape]]:
+    given = {"output": outputs} if isinstance(outputs, Tensor) else outputs
+    if not isinstance(given, Mapping) or not given:
+        raise OperandError(f"{outputs!r} are no outputs", op="outputs", expected="a tensor, or a dict of name to tensor")
+
+    named: dict[str, Tensor] = {}
+    declared: dict[str, Shape] = {}
+    for name, value in given.items():
+        tensor, shape = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
+        if not isinstance(name, str) or not name:
+            raise OperandError(f"{name!r} cannot name an output", op="outputs", expected="a non-empty string")
+        if not isinstance(tensor, Tensor):
+            raise OperandError(
+                f"output {name!r} is {type(tensor).__name__}", op="outputs", expected="a tensor, or (tensor, shape)"
+            )
+        named[name] = tensor
+        if shape is not None:
+            declared[name] = tuple(tensor.graph.size(size) for size in shape)
+
+    graphs = {id(tensor.graph) for tensor in named.values()}
+    if len(graphs) > 1:
+        raise GraphMismatchError(
+            "outputs of different graphs",
+            op="outputs",
+            operands={name: describe(tensor) for name, tensor in named.items()},
+            expected="outputs grown from one anchor",
+        )
+    return named, declared
+
+
+def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set[Origin], set[tuple[int, int]]]:
+    """Return the nodes and constants that the outputs need, in program order; all that they need; node outputs read."""
+    seen: set[Origin] = set()
+    nodes: list[Node] = []
+    constants: list[Constant] = []
+    read: set[tuple[int, int]] = set()
+    waiting = list(outputs)
+    while waiting:
+        tensor = waiting.pop()
+        origin = tensor.origin
+        if isinstance(origin, Node) and len(origin.outputs) > 1:
+            read.add((origin.serial, tensor.index))
+        if origin in seen:
+            continue
+        seen.add(origin)
+        if isinstance(origin, Node):
+            nodes.append(origin)
+            for operand in origin.inputs:
+                if operand is not None:
+                    waiting.append(operand)
+        elif isinstance(origin, Constant):
+            constants.append(origin)
+    nodes.sort(key=lambda node: node.serial)
+    constants.sort(key=lambda constant: constant.serial)
+    return nodes, constants, seen, read
+
+
+class _Namer:
+    """Gives every value and node its name: the user's own first, then ``scope/op_k`` that avoid them."""
+
+    def __init__(self, program: Program, constants: list[Constant], read: set[tuple[int, int]]) -> None:
+        self.program = program
+        self.constants = constants
+        self.read = read
+        self.taken: set[str] = set(program.inputs)
+        self.count = 0
+
+    def run(self) -> None:
+        program = self.program
+        for name, tensor in program.inputs.items():
+            program.names[tensor.origin] = (name,)
+        weights = self._distinct_constants()
+        self._refuse_taken(weights)
+        self.taken.update(program.outputs)
+
+        direct = self._direct_outputs()
+        self._name_nodes(direct)
+        self._name_weights(weights)
+        for name, tensor in program.outputs.items():
+            if name not in direct.values():
+                program.copies.append((program.name_of(tensor), name, tensor, self._fresh("", "identity")))
+
+    def _distinct_constants(self) -> list[tuple[Stored, list[Constant]]]:
+        """Return each content with the constants that have it; the first of them stands for all."""
+        groups: dict[object, tuple[Stored, list[Constant]]] = {}
+        for constant in self.constants:
+            stored = store(constant)
+            groups.setdefault(stored.key, (stored, []))[1].append(constant)
+        for stored, group in groups.values():
+            stored.name = next((constant.name for constant in group if constant.name), "") or ""
+            if stored.name:
+                self.taken.add(stored.name)
+        return list(groups.values())
+
+    def _refuse_taken(self, weights: list[tuple[Stored, list[Constant]]]) -> None:
+        by_name = {stored.name: stored for stored, _ in weights if stored.name}
+        for name in self.program.outputs:
+            kind = "an input" if name in self.program.inputs else "a constant" if name in by_name else ""
+            if kind:
+                raise OperandError(
+                    f"output {name!r} has the name of {kind}",
+                    op="outputs",
+                    operands={"output": describe(self.program.outputs[name])},
+                    expected="an output name of its own",
+                )
+
+    def _direct_outputs(self) -> dict[tuple[Origin, int], str]:
+        """Return the node outputs that carry an output's name themselves."""
+        direct: dict[tuple[Origin, int], str] = {}
+        for name, tensor in self.program.outputs.items():
+            if isinstance(tensor.origin, Node):
+                direct.setdefault((tensor.origin, tensor.index), name)
+        return direct
+
+    def _name_nodes(self, direct: dict[tuple[Origin, int], str]) -> None:
+        names, node_names, read = self.program.names, self.program.node_names, self.read
+        results = {origin for origin, _ in direct}
+        for node in self.program.nodes:
+            count = len(node.outputs)
+            name = self._fresh(node.scope, spelled(node.op), count)
+            node_names.append(name)
+            if count == 1:
+                values: tuple[str, ...] = (name,)
+            else:
+                values = tuple([f"{name}.{i}" if (node.serial, i) in read else "" for i in range(count)])
+            if node in results:
+                values = tuple([direct.get((node, i), value) for i, value in enumerate(values)])
+            names[node] = values
+
+    def _name_weights(self, weights: list[tuple[Stored, list[Constant]]]) -> None:
+        for k, (stored, group) in enumerate(weights):
+            if not stored.name:
+                base = f"{group[0].scope}/const_{k}" if group[0].scope else f"const_{k}"
+                stored.name = base
+                while stored.name in self.taken:
+                    stored.name += "_"
+                self.taken.add(stored.name)
+            self.program.weights.append(stored)
+            for constant in group:
+                self.program.names[constant] = (stored.name,)
+
+    def _fresh(self, scope: str, base: str, outputs: int = 1) -> str:
+        """Return a name that nobody has, nor with ``.0``, ``.1``, ... behind it where there are several outputs."""
+        prefix = f"{scope}/{base}_" if scope else f"{base}_"
+        while True:
+            name = f"{prefix}{self.count}"
+            self.count += 1
+            if name in self.taken:
+                continue
+            if outputs == 1 or not any(f"{name}.{i}" in self.taken for i in range(outputs)):
+                return name
+
+
+__all__ = ["Declared", "Origin", "Outputs", "Program", "collect"]

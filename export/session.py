@@ -1,0 +1,256 @@
+"""onnxruntime sessions: opened with typed errors, run with any element type, failures traced to the user's line."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazygraph.dtypes import DType, dtype_of_onnx
+from lazygraph.errors import ExportError, OperandError, UnsupportedError
+from lazygraph.export import crossing
+from lazygraph.export.program import Outputs, collect
+from lazygraph.export.saving import checked_model, save_program, with_weights
+from lazygraph.export.weights import INLINE_BYTES
+from lazygraph.where import Where
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession
+
+Lines: TypeAlias = "Mapping[str, tuple[str, Where | None]]"
+
+_PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
+# How onnxruntime names the node that failed, in the messages of its graph, session and executor code.
+_NODE = re.compile(r"(?:Name:'|node with name '|Node \(|Node:|node_name: ?|name: ?'?)([^')\n]+)")
+
+
+class Session:
+    """A model that takes and gives arrays of every element type, and whose failures name the user's line.
+
+    Attributes:
+        raw: The ``onnxruntime.InferenceSession``.
+        inputs: Element type by input name, in the model's order.
+        outputs: Element type by output name, in the model's order.
+    """
+
+    def __init__(self, raw: InferenceSession, lines: Lines | None = None) -> None:
+        self.raw = raw
+        self.inputs = {value.name: _dtype(value.type) for value in raw.get_inputs()}
+        self.outputs = {value.name: _dtype(value.type) for value in raw.get_outputs()}
+        self._lines = lines or {}
+
+    def run(self, feeds: Mapping[str, Any], outputs: Sequence[str] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the outputs by name.
+
+        Args:
+            feeds: One array per input, of its element type (ml_dtypes' arrays for those that numpy lacks).
+            outputs: Which to compute; None for all.
+
+        Raises:
+            ExportError: onnxruntime failed; the message names the user's line where that is known.
+        """
+        names = list(self.outputs) if outputs is None else list(outputs)
+        plain = all(map(crossing.plain, [*(self.inputs.get(name) for name in feeds), *(self.outputs[n] for n in names)]))
+        try:
+            if plain:
+                return dict(zip(names, self.raw.run(names, dict(feeds)), strict=True))
+            values = {name: crossing.to_value(array, self.inputs[name]) for name, array in feeds.items()}
+            results = self.raw.run_with_ort_values(names, values)
+            return {name: crossing.to_array(value, self.outputs[name]) for name, value in zip(names, results, strict=True)}
+        except Exception as error:
+            if not _of_runtime(error):
+                raise
+            raise traced(error, self._lines, "run") from error
+
+
+def run_bound(
+    session: InferenceSession,
+    binding: Any,
+    inputs: Mapping[str, np.ndarray[Any, Any]],
+    outputs: Mapping[str, np.ndarray[Any, Any]],
+    lines: Lines | None = None,
+) -> None:
+    """Run a session whose other inputs and outputs are bound already, from arrays and into arrays.
+
+    Args:
+        session: What to run.
+        binding: Its ``IOBinding``.
+        inputs: C-contiguous arrays by input name.
+        outputs: C-contiguous arrays by output name, of the shape that the run gives; they are written to.
+        lines: By node name, the operator and the user's line, for messages.
+
+    Raises:
+        ExportError: onnxruntime failed.
+    """
+    try:
+        for name, array in inputs.items():
+            binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for name, array in outputs.items():
+            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        session.run_with_iobinding(binding)
+    except Exception as error:
+        if not _of_runtime(error):
+            raise
+        raise traced(error, lines or {}, "run") from error
+
+
+def open_session(
+    model: str | os.PathLike[str] | ModelProto | bytes,
+    provider: str = "cpu",
+    threads: int | None = None,
+    *,
+    severity: int = 3,
+    lines: Lines | None = None,
+    options: Mapping[str, str] | None = None,
+) -> InferenceSession:
+    """Return an onnxruntime session of a model file, or of a model in memory.
+
+    Args:
+        model: The path of a file (its weights are found beside it, whatever the current folder), or a model.
+        provider: ``"cpu"`` or ``"cuda"``.
+        threads: Threads within one operator; None leaves it to onnxruntime.
+        severity: The least severe log lines that are printed: 0 verbose to 4 fatal.
+        lines: By node name, the operator and the user's line, for messages.
+        options: Further session configuration entries, by onnxruntime's keys.
+
+    Raises:
+        ExportError: onnxruntime is not installed or refuses the model, or a file is missing.
+        UnsupportedError: The installed onnxruntime has no such provider.
+        OperandError: The provider is none that lazygraph knows.
+    """
+    runtime = _runtime()
+    providers = _providers(runtime, provider)
+    settings = runtime.SessionOptions()
+    settings.log_severity_level = severity
+    if threads is not None:
+        settings.intra_op_num_threads = threads
+        settings.inter_op_num_threads = 1
+    for key, value in (options or {}).items():
+        settings.add_session_config_entry(key, value)
+
+    path: Path | None = None
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if not path.is_file():
+            raise ExportError(f"there is no model file {path}", op="open", expected="the path of an .onnx file")
+        source: str | bytes = str(path)
+    else:
+        source = model if isinstance(model, bytes) else model.SerializeToString()
+    try:
+        session: InferenceSession = runtime.InferenceSession(source, settings, providers=providers)
+        return session
+    except Exception as error:
+        if not _of_runtime(error):
+            raise
+        if path is not None:
+            _explain_weights(path, error)
+        raise traced(error, lines or {}, "open") from error
+
+
+def session_of(outputs: Outputs, provider: str = "cpu", threads: int | None = None) -> Session:
+    """Return a session that computes tensors, with the inputs that they need. Large weights pass through a folder that is gone afterwards.
+
+    Raises:
+        LazyGraphError: As for :func:`lazygraph.export.saving.to_onnx` and :func:`open_session`.
+    """
+    _runtime()
+    program = collect(outputs, all_inputs=False)
+    lines = program.lines()
+    if sum(stored.nbytes for stored in program.weights) <= INLINE_BYTES:
+        model = with_weights(program, checked_model(program, provider))
+        return Session(open_session(model, provider, threads, lines=lines), lines)
+    with tempfile.TemporaryDirectory(prefix="lazygraph-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "model.onnx")
+        save_program(program, path, external=True, target=provider)
+        return Session(open_session(path, provider, threads, lines=lines), lines)
+
+
+def traced(error: Exception, lines: Lines, during: str) -> ExportError:
+    """Return onnxruntime's error with the operator and the user's line of the node that it names."""
+    text = str(error)
+    for found in _NODE.findall(text):
+        # Optimisations put something behind a node's name.
+        name = next((n for n in sorted(lines, key=len, reverse=True) if found == n or found.startswith((n + "/", n + "_"))), "")
+        if name:
+            op, at = lines[name]
+            return ExportError(f"onnxruntime failed: {text}", op=op, operands={"node": name}, at=at, node=name)
+    return ExportError(f"onnxruntime failed: {text}", op=during)
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ExportError(
+            "onnxruntime is not installed",
+            op="open",
+            expected="onnxruntime, or onnxruntime-gpu for CUDA",
+            hint="pip install lazygraph[cpu], or pip install lazygraph[gpu]",
+        ) from error
+    return onnxruntime
+
+
+def _providers(runtime: Any, provider: str) -> list[str]:
+    if provider not in _PROVIDERS:
+        raise OperandError(f"provider {provider!r}", op="open", expected="'cpu' or 'cuda'")
+    wanted = _PROVIDERS[provider]
+    if wanted[0] not in runtime.get_available_providers():
+        raise UnsupportedError(
+            f"the installed onnxruntime has no {wanted[0]}",
+            op="open",
+            expected=f"one of {', '.join(runtime.get_available_providers())}",
+            hint="pip install lazygraph[gpu]" if provider == "cuda" else "pip install lazygraph[cpu]",
+        )
+    return wanted
+
+
+def _of_runtime(error: Exception) -> bool:
+    """Return whether onnxruntime raised it: its own classes, or a RuntimeError of its bindings."""
+    return type(error).__module__.startswith("onnxruntime") or type(error) in (RuntimeError, ValueError)
+
+
+def _explain_weights(path: Path, error: Exception) -> None:
+    """Raise a better error when the cause is that a weights file is missing or too short."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    try:
+        model = ModelProto.FromString(path.read_bytes())
+    except DecodeError:
+        raise ExportError(f"{path} is no ONNX model", op="open", expected="an .onnx file") from error
+    for tensor in model.graph.initializer:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if "location" not in entries:
+            continue
+        file = path.parent / entries["location"]
+        end = int(entries.get("offset", 0)) + int(entries.get("length", 0))
+        problem = "is missing" if not file.is_file() else "is too short" if file.stat().st_size < end else ""
+        if problem:
+            raise ExportError(
+                f"the weights file {file} of {path} {problem}",
+                op="open",
+                operands={"model": str(path), "weights": str(file), "needed by": tensor.name},
+                expected="the weights file beside the model, as it was saved",
+                hint="move or copy the two files together",
+            ) from error
+
+
+def _dtype(text: str) -> DType | None:
+    from onnx import TensorProto
+
+    found = re.fullmatch(r"tensor\((\w+)\)", text)
+    if found is None:
+        return None
+    name = {"double": "DOUBLE", "float8e8m0": "FLOAT8E8M0"}.get(found[1], found[1].upper())
+    return dtype_of_onnx(TensorProto.DataType.Value(name))
+
+
+__all__ = ["Session", "open_session", "run_bound", "session_of", "traced"]

@@ -1,0 +1,98 @@
+"""The command line: ``lazygraph export`` and ``lazygraph run``.
+
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 it failed, 2 the request cannot be read (a
+missing file, a wrong option), 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from lazygraph.errors import ExportError, LazyGraphError, WeightsError
+from lazygraph.version import VERSION
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader went away: not an error, but nothing more can be written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except LazyGraphError as error:
+        print(f"lazygraph: {error}", file=sys.stderr)
+        return 2 if isinstance(error, WeightsError) or (isinstance(error, ExportError) and error.op == "open") else 1
+    except (OSError, MemoryError) as error:
+        print(f"lazygraph: {error or type(error).__name__}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lazygraph", description="Decoders on ONNX Runtime: export a checkpoint, run the export."
+    )
+    parser.add_argument("--version", action="version", version=f"lazygraph {VERSION}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    export = commands.add_parser(
+        "export",
+        help="make an .onnx with its cache out of a checkpoint",
+        description="Export a checkpoint (a GGUF file or a Hugging Face folder) as model.onnx, weights, manifest, tokenizer.",
+    )
+    export.add_argument("model", metavar="MODEL", help="a .gguf file or a Hugging Face folder")
+    export.add_argument("-o", "--out", required=True, metavar="OUT", help="the folder to write")
+    export.add_argument("--max-seq-len", type=_count, metavar="N", help="capacity of the cache in tokens")
+    export.add_argument("--precision", choices=["fp32"], default="fp32", help="weights, arithmetic and cache")
+    export.add_argument(
+        "--ignore-key", action="append", default=[], metavar="KEY", help="a config key that changes nothing (repeatable)"
+    )
+    export.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    export.set_defaults(command=_export)
+
+    run = commands.add_parser(
+        "run", help="ask an exported model", description="Generate text with an exported decoder, streamed to stdout."
+    )
+    run.add_argument("folder", metavar="OUT", help="what `lazygraph export` wrote")
+    run.add_argument("prompt", help="the prompt; - reads it from stdin")
+    run.add_argument("--max-new-tokens", type=_count, default=256, metavar="N", help="default 256")
+    run.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 (default) takes the likeliest token")
+    run.add_argument("--top-p", type=float, default=1.0, metavar="P", help="draw from the likeliest tokens of this much")
+    run.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from so many of the likeliest tokens")
+    run.add_argument("--seed", type=int, metavar="S", help="makes draws repeatable")
+    run.add_argument("--raw", action="store_true", help="the prompt as it is, without the chat template")
+    run.add_argument("--stats", action="store_true", help="print times and sizes afterwards")
+    run.add_argument("--threads", type=_count, metavar="N", help="threads to compute with")
+    run.add_argument("--provider", choices=["cpu", "cuda"], default="cpu", help="where to run")
+    run.set_defaults(command=_run)
+    return parser
+
+
+def _export(options: argparse.Namespace) -> int:
+    from lazygraph.command_export import export
+
+    return export(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lazygraph.command_run import run
+
+    return run(options)
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number

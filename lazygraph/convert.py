@@ -1,0 +1,193 @@
+"""From a checkpoint to an export folder: the whole road in one call."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import shutil
+import tempfile
+from collections.abc import Callable, Collection
+from math import prod
+from pathlib import Path
+from types import ModuleType
+from typing import Literal
+
+from lazygraph.errors import ExportError, OperandError, UnsupportedError
+from lazygraph.export.alias import shared_memory_faults
+from lazygraph.export.manifest import FILE, MODEL, Manifest, Slot, fingerprint
+from lazygraph.export.saving import save
+from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
+from lazygraph.models.config import Config
+from lazygraph.models.program import DecoderGraph
+from lazygraph.version import VERSION
+
+Progress = Callable[[str, int, int], None]
+
+# What the cache has room for when nobody says: the model's own limit, but no more than this.
+DEFAULT_MAX_SEQ_LEN = 8192
+
+
+def convert(
+    source: str | Path,
+    out: str | Path,
+    *,
+    max_seq_len: int | None = None,
+    precision: Literal["fp32"] = "fp32",
+    ignore_keys: Collection[str] = (),
+    warn: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Export a checkpoint as a folder that :class:`lazygraph.Decoder` and plain onnxruntime run.
+
+    The folder holds ``model.onnx``, its weights file, ``manifest.json`` and, where the source has one, the tokenizer.
+    It appears whole or not at all: an export that fails leaves an older one as it was.
+
+    Args:
+        source: A ``.gguf`` file or a Hugging Face folder.
+        out: The folder to write; an older export there is replaced.
+        max_seq_len: Capacity of the cache in tokens; the model's limit, at most 8,192, when left out.
+        precision: Element type of weights, arithmetic and cache.
+        ignore_keys: Config keys that the caller vouches for.
+        warn: Called with what the user should know.
+        progress: Called with what is going on, bytes done, and bytes in all.
+
+    Returns:
+        The manifest that was written.
+
+    Raises:
+        WeightsError: The checkpoint is broken, or does not fit its config.
+        UnsupportedError: Its architecture, or something that its config asks for, is not served.
+        ExportError: The folder cannot be written.
+    """
+    say = warn or (lambda message: None)
+    target = _checked_target(Path(out))
+    if precision != "fp32":
+        raise UnsupportedError(f"precision {precision!r}", op="export", expected="fp32")
+
+    checkpoint = open_checkpoint(source)
+    config = Config(checkpoint.config, ignore_keys)
+    limit = config.integer("max_position_embeddings", 2048)
+    capacity = min(limit, DEFAULT_MAX_SEQ_LEN) if max_seq_len is None else max_seq_len
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        raise OperandError(f"max_seq_len is {capacity!r}", op="export", expected="a whole number of at least 1")
+    if capacity > limit:
+        say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
+
+    weights = WeightsUse(checkpoint.weights)
+    graph = model_module(config.model_type).build(config, weights, capacity)
+    config.finish()
+    weights.finish()
+    for note in graph.notes:
+        say(note)
+    if checkpoint.tokenizer is None:
+        say(f"no tokenizer is exported: {checkpoint.tokenizer_note}")
+
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent, ignore_cleanup_errors=True) as scratch:
+        staged = Path(scratch) / "export"
+        staged.mkdir()
+        manifest = _write(checkpoint, graph, capacity, config.model_type, staged, progress)
+        _swap(staged, target, Path(scratch) / "old")
+    return manifest
+
+
+def model_module(model_type: str) -> ModuleType:
+    """Return the file that builds a ``model_type``: the one of that name in ``lazygraph.models``.
+
+    Raises:
+        UnsupportedError: There is none; the message lists those there are.
+    """
+    from lazygraph import models
+
+    names = [module.name for module in pkgutil.iter_modules(models.__path__)]
+    if model_type in names:
+        module = importlib.import_module(f"lazygraph.models.{model_type}")
+        if callable(getattr(module, "build", None)):
+            return module
+    served = [name for name in names if _builds(name)]
+    raise UnsupportedError(
+        f"model_type {model_type!r} is not served" if model_type else "the config names no model_type",
+        op="export",
+        expected="one of " + ", ".join(served),
+        model_type=model_type,
+        served=tuple(served),
+    )
+
+
+def _builds(name: str) -> bool:
+    return callable(getattr(importlib.import_module(f"lazygraph.models.{name}"), "build", None))
+
+
+def _checked_target(out: Path) -> Path:
+    """Return the folder's full path; it must be new, empty, or an export."""
+    target = out.expanduser().absolute()
+    if target.exists() and not target.is_dir():
+        raise ExportError(f"{out} is a file", op="export", expected="a folder to write")
+    if target.is_dir() and any(target.iterdir()) and not (target / FILE).is_file():
+        raise ExportError(
+            f"{out} holds other files and no export",
+            op="export",
+            expected=f"a new or empty folder, or one with a {FILE}",
+            hint="choose another folder: nothing that is not an export is ever replaced",
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExportError(f"{target.parent} cannot be made: {error.strerror}", op="export") from error
+    return target
+
+
+def _write(
+    checkpoint: Checkpoint, graph: DecoderGraph, capacity: int, model_type: str, folder: Path, progress: Progress | None
+) -> Manifest:
+    model = save(graph.outputs(), folder / MODEL, external=True, progress=progress)
+    layout = graph.cache.layout
+    slots = tuple(
+        Slot(name, sizes, layout.dtype.name) for name, sizes in zip(layout.slot_names, layout.trailing, strict=True)
+    )
+    pairs = {
+        f"past.{layer}.{slot.name}": f"present.{layer}.{slot.name}" for layer in range(layout.n_layers) for slot in slots
+    }
+    manifest = Manifest(
+        model_type=model_type,
+        source=f"{checkpoint.path.name} ({checkpoint.source})",
+        vocab_size=graph.vocab_size,
+        max_seq_len=capacity,
+        max_position=graph.max_position,
+        n_layers=layout.n_layers,
+        slots=slots,
+        lowering=graph.cache.lowering,
+        stop_ids=checkpoint.stop_ids,
+        nodes=len(model.graph.node),
+        parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
+        weight_bytes=sum(file.stat().st_size for file in folder.iterdir() if file.name != MODEL),
+        fingerprint=fingerprint(folder / MODEL),
+        version=VERSION,
+        copied=shared_memory_faults(model, pairs),
+    )
+    if checkpoint.tokenizer is not None:
+        checkpoint.tokenizer.save(folder)
+    (folder / FILE).write_text(manifest.to_json(), encoding="utf-8")
+    return manifest
+
+
+def _swap(staged: Path, target: Path, aside: Path) -> None:
+    """Put the new folder where the old one was; files in it that no export wrote are kept."""
+    try:
+        if not target.exists():
+            staged.rename(target)
+            return
+        target.rename(aside)
+        try:
+            staged.rename(target)
+        except BaseException:
+            aside.rename(target)
+            raise
+        for entry in aside.iterdir():
+            if not _ours(entry.name) and not (target / entry.name).exists():
+                shutil.move(entry, target / entry.name)
+    except OSError as error:
+        raise ExportError(f"{target} cannot be written: {error.strerror}", op="export") from error
+
+
+def _ours(name: str) -> bool:
+    return name in (MODEL, FILE, "tokenizer.json", "tokenizer_config.json") or name.endswith(".onnx.data")

@@ -1,0 +1,135 @@
+"""What a schema's own inference says of a call's outputs, in lazygraph's terms: for ops without a rule of our own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazygraph import dims
+from lazygraph.dims import Size
+from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx
+from lazygraph.errors import ShapeError, UnsupportedError
+from lazygraph.ops.core import Attrs, Inputs, Results
+from lazygraph.tensor import SMALL, Constant, Graph, Shape, Tensor, describe
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto, TypeProto
+    from onnx.defs import OpSchema
+
+
+def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Results:
+    """Return element type and shape of every output that the schema has.
+
+    Raises:
+        ShapeError: The inference refuses the operands.
+        UnsupportedError: Not even the element type of an output follows.
+    """
+    from onnx import OperatorSetIdProto, shape_inference
+
+    node = _node(schema, inputs, attrs)
+    types: dict[str, TypeProto] = {}
+    values: dict[str, TensorProto] = {}
+    sizes: dict[str, Size] = {}
+    for name, tensor in zip(node.input, inputs, strict=True):
+        if tensor is None:
+            continue
+        types[name] = _type(tensor, sizes)
+        value = _value(tensor)
+        if value is not None:
+            values[name] = value
+    opset = OperatorSetIdProto(domain="", version=schema.since_version)
+    try:
+        found = shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=[opset])
+    except shape_inference.InferenceError as error:
+        labels = {f"operand {i}": describe(tensor) for i, tensor in enumerate(inputs) if tensor is not None}
+        raise ShapeError(_reason(str(error)), op=schema.name, operands=labels, expected="what the operator's spec says") from None
+
+    fresh: dict[str, Size] = {}
+    results: Results = []
+    for i, (formal, name) in enumerate(zip(schema.outputs, node.output, strict=True)):
+        kind = found.get(name)
+        if kind is not None and kind.HasField("tensor_type") and kind.tensor_type.elem_type:
+            shape = _shape(kind, sizes, fresh, f"{schema.name.lower()}_{graph.next_serial()}_{i}")
+            results.append((dtype_of_onnx(kind.tensor_type.elem_type), shape))
+        else:
+            results.append((_bound_dtype(schema, formal, inputs), None))
+    return results
+
+
+def _node(schema: OpSchema, inputs: Inputs, attrs: Attrs) -> NodeProto:
+    from onnx import helper, numpy_helper
+
+    proto_attrs: dict[str, Any] = {}
+    for name, value in attrs.items():
+        if isinstance(value, np.ndarray):
+            value = numpy_helper.from_array(value, name)
+        proto_attrs[name] = value.onnx if isinstance(value, DType) else value
+    names = ["" if tensor is None else f"i{place}" for place, tensor in enumerate(inputs)]
+    return helper.make_node(schema.name, names, [f"o{i}" for i in range(len(schema.outputs))], **proto_attrs)
+
+
+def _type(tensor: Tensor, sizes: dict[str, Size]) -> TypeProto:
+    from onnx import TypeProto
+
+    kind = TypeProto()
+    kind.tensor_type.elem_type = tensor.dtype.onnx
+    if tensor.known_shape is None:
+        return kind
+    kind.tensor_type.shape.SetInParent()
+    for size in tensor.known_shape:
+        if isinstance(size, int):
+            kind.tensor_type.shape.dim.add(dim_value=size)
+        else:
+            sizes[str(size)] = size
+            kind.tensor_type.shape.dim.add(dim_param=str(size))
+    return kind
+
+
+def _value(tensor: Tensor) -> TensorProto | None:
+    """Return the numbers of a small operand where they are known: sizes to come out, scales, axes."""
+    from onnx import numpy_helper
+
+    value = tensor.value
+    if value is None and isinstance(tensor.origin, Constant) and isinstance(tensor.origin.array, np.ndarray):
+        value = tensor.origin.array
+    if value is None or value.size > SMALL or tensor.dtype.bits < 8 or (value.dtype == object and tensor.dtype.kind != "s"):
+        return None
+    return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape))
+
+
+def _shape(kind: TypeProto, sizes: dict[str, Size], fresh: dict[str, Size], prefix: str) -> Shape | None:
+    if not kind.tensor_type.HasField("shape"):
+        return None
+    shape: list[Size] = []
+    for axis, dim in enumerate(kind.tensor_type.shape.dim):
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            shape.append(int(dim.dim_value))
+        elif dim.dim_param in sizes:
+            shape.append(sizes[dim.dim_param])
+        else:  # one new name of the inference's is one size, wherever it appears
+            name = f"{prefix}_{axis}"
+            shape.append(fresh.setdefault(dim.dim_param or name, dims.unknown(name)))
+    return tuple(shape)
+
+
+def _bound_dtype(schema: OpSchema, formal: Any, inputs: Inputs) -> DType:
+    from lazygraph.ops.schema import dtype_name
+
+    for place, tensor in enumerate(inputs):
+        declared = schema.inputs[min(place, len(schema.inputs) - 1)]
+        if tensor is not None and declared.type_str == formal.type_str:
+            return tensor.dtype
+    kinds = [name for name in map(dtype_name, formal.types) if name]
+    if len(kinds) == 1:
+        return as_dtype(kinds[0])
+    raise UnsupportedError(f"the element type of {formal.name} does not follow from the operands", op=schema.name)
+
+
+def _reason(text: str) -> str:
+    """Return the sentence in an inference error: ``[ShapeInferenceError] (op_type:X): ...`` without its frame."""
+    last = text.strip().splitlines()[-1]
+    return last.rsplit("[ShapeInferenceError]", 1)[-1].rsplit("[TypeInferenceError]", 1)[-1].strip(" :") or "refused"
+
+
+__all__ = ["inferred"]

@@ -1,0 +1,152 @@
+"""Sizes as tensors: the shape of a tensor, and named sizes computed from the shapes of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast as typed
+
+import numpy as np
+
+from lazygraph import dims
+from lazygraph.dims import Dim, SizeLike
+from lazygraph.dtypes import int64
+from lazygraph.errors import ShapeError
+from lazygraph.ops.checks import first
+from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, rule
+from lazygraph.tensor import Graph, Tensor, describe
+
+
+@rule("Shape")
+def _shape_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
+    x = first(op, inputs)
+    shape = x.known_shape
+    return [(int64, None if shape is None else (len(shape[attrs.get("start", 0) : attrs.get("end")]),))]
+
+
+@rule("Size")
+def _size_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
+    first(op, inputs)
+    return [(int64, ())]
+
+
+def shape(x: Tensor, start: int = 0, end: int | None = None) -> Tensor:
+    """Return the sizes of ``x`` from axis ``start`` to ``end`` as ``int64 (n,)``. Spec: ai.onnx::Shape."""
+    attrs = {**({"start": start} if start else {}), **({} if end is None else {"end": end})}
+    return apply("Shape", x, **attrs)
+
+
+def size_input(name: str, anchor: Tensor | Graph, min: int = 0, max: int | None = None) -> Tensor:
+    """Return a new ``int64 ()`` input whose number is a size of that name: shapes can be computed with it.
+
+    Args:
+        name: Name of the input and of the size.
+        anchor: A tensor of the graph that it joins.
+        min: The least number it may be; whoever runs the graph keeps to it.
+        max: The greatest, or None.
+
+    Raises:
+        OperandError: The name is taken.
+        ShapeError: The graph knows a size of that name with other bounds, or the bounds leave nothing.
+    """
+    graph = anchor.graph if isinstance(anchor, Tensor) else anchor
+    size = graph.size(dims.size(name, min, max))
+    tensor = graph.input(name, int64, ())
+    tensor.value = np.array(size, dtype=object)
+    graph.size_tensors[size] = tensor
+    return tensor
+
+
+def size_tensor(size: SizeLike, anchor: Tensor) -> Tensor:
+    """Return a size as an ``int64 ()`` tensor, computed from the shape of an input that has it.
+
+    Raises:
+        ShapeError: No input of the graph has an axis of that name.
+    """
+    size = anchor.graph.size(size)
+    if isinstance(size, int):
+        return as_tensor("size_tensor", size, anchor, int64)
+    if size in anchor.graph.size_tensors:
+        return anchor.graph.size_tensors[size]
+
+    total: Tensor | None = None
+    for monomial, coefficient in size.terms.items():
+        term: Tensor | None = None
+        for atom in monomial:
+            factor = _atom_tensor(atom, anchor)
+            term = factor if term is None else apply("Mul", term, factor)
+        if term is None:
+            term = as_tensor("size_tensor", coefficient, anchor, int64)
+        elif coefficient != 1:
+            term = apply("Mul", term, as_tensor("size_tensor", coefficient, anchor, int64))
+        total = term if total is None else apply("Add", total, term)
+    result = typed(Tensor, total)
+    anchor.graph.size_tensors[size] = result
+    return result
+
+
+def _atom_tensor(atom: dims.Atom, anchor: Tensor) -> Tensor:
+    if atom.args:
+        parts = [size_tensor(arg, anchor) for arg in atom.args]
+        if atom.kind == "floor":
+            return _floor_divided(parts[0], parts[1], dims.bounds(atom.args[0])[0], dims.bounds(atom.args[1])[0])
+        op = {"mod": "Mod", "min": "Min", "max": "Max"}[atom.kind]
+        result = apply(op, *parts[:2])
+        for part in parts[2:]:
+            result = apply(op, result, part)
+        return result
+
+    name = Dim({(atom,): 1})
+    if name in anchor.graph.size_tensors:
+        return anchor.graph.size_tensors[name]
+    sources = [*anchor.graph.inputs.values(), anchor]
+    places = [(source, axis, size) for source in sources for axis, size in enumerate(source.known_shape or ())]
+    for source, axis, size in places:
+        if size == name:
+            return _axis_tensor(source, axis)
+    for source, axis, size in places:  # "past" from an axis of "past + seq" and one of "seq"
+        rest = dims.subtract(size, name)
+        if isinstance(size, Dim) and size.terms.get((atom,)) == 1 and atom.text not in dims.names(rest):
+            try:
+                return apply("Sub", _axis_tensor(source, axis), size_tensor(rest, anchor))
+            except ShapeError:
+                continue
+    raise ShapeError(
+        f"no input has an axis of size {atom.text}",
+        op="size_tensor",
+        operands={"anchor": describe(anchor)},
+        expected="a size that an input of this graph has as an axis",
+    )
+
+
+def _axis_tensor(x: Tensor, axis: int) -> Tensor:
+    return apply("Squeeze", shape(x, axis, axis + 1), x.graph.ints((0,)))
+
+
+def _floor_divided(a: Tensor, b: Tensor, least_a: int | None, least_b: int | None) -> Tensor:
+    """Return ``a // b`` rounded down; ONNX's Div rounds towards zero."""
+    if least_a is not None and least_a >= 0 and least_b is not None and least_b >= 0:
+        return apply("Div", a, b)
+    return apply("Div", apply("Sub", a, apply("Mod", a, b)), b)
+
+
+def sizes_tensor(op: str, sizes: Sequence[SizeLike], anchor: Tensor) -> Tensor:
+    """Return sizes as one ``int64 (n,)`` tensor, a constant where all are known."""
+    from lazygraph.ops.joining import concat
+    from lazygraph.ops.shaping import unsqueeze
+
+    known = [size if isinstance(size, int) and size < 0 else anchor.graph.size(size) for size in sizes]
+    if all(isinstance(size, int) for size in known):
+        return anchor.graph.ints(typed("list[int]", known))
+    parts: list[Tensor] = []
+    run: list[int] = []
+    for size in known:
+        if isinstance(size, int):
+            run.append(size)
+            continue
+        if run:
+            parts.append(anchor.graph.ints(run))
+            run = []
+        parts.append(unsqueeze(size_tensor(size, anchor), 0))
+    if run:
+        parts.append(anchor.graph.ints(run))
+    return parts[0] if len(parts) == 1 else concat(parts, 0)

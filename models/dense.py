@@ -1,0 +1,222 @@
+"""The dense decoder that the Llama family shares: grouped-query attention, rotation, gated feed-forward.
+
+A model file reads its config into :class:`DenseDecoder` and calls :func:`build`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lazygraph import nn, ops
+from lazygraph.cache import KvCache
+from lazygraph.dims import size
+from lazygraph.dtypes import int64
+from lazygraph.errors import WeightsError
+from lazygraph.models.checkpoint import WeightsUse
+from lazygraph.models.config import Config
+from lazygraph.models.linears import as_float32, head, projection, vector
+from lazygraph.models.program import DecoderGraph
+from lazygraph.models.rope import Rope, read_rope
+from lazygraph.scopes import scope
+from lazygraph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class DenseDecoder:
+    """What a config says, checked.
+
+    Attributes:
+        hidden_size: Numbers per token between layers.
+        n_layers: Layers.
+        n_heads: Query heads.
+        n_kv_heads: Key and value heads; divides ``n_heads``.
+        head_dim: Numbers per head.
+        intermediate_size: Numbers per token inside the feed-forward.
+        vocab_size: Tokens.
+        eps: Added to the mean of squares in norms.
+        rope: The rotation.
+        max_position: Longest sequence of the training, in tokens.
+        tied: Whether the config wants the output head to be the embedding.
+        qkv_bias: Whether the query, key and value projections add a bias.
+        output_bias: Whether the attention's output projection adds a bias.
+        mlp_bias: Whether the feed-forward's projections add biases.
+        qk_norm: Whether each query and key head is normed before rotation.
+    """
+
+    hidden_size: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    eps: float
+    rope: Rope
+    max_position: int
+    tied: bool
+    qkv_bias: bool
+    output_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+
+
+def read_dense(
+    config: Config,
+    *,
+    qkv_bias: bool,
+    output_bias: bool,
+    mlp_bias: bool = False,
+    qk_norm: bool = False,
+) -> DenseDecoder:
+    """Return what a config of the family says. Keys are Hugging Face's own.
+
+    Raises:
+        WeightsError: A key is missing or of the wrong kind.
+        UnsupportedError: A key asks for something else than this family computes.
+    """
+    hidden = config.integer("hidden_size")
+    n_heads = config.integer("num_attention_heads")
+    n_kv_heads = config.integer("num_key_value_heads", n_heads)
+    if n_heads % n_kv_heads:
+        raise WeightsError(
+            f"{n_heads} query heads over {n_kv_heads} key heads",
+            op=f"config of {config.model_type}",
+            expected="num_key_value_heads that divides num_attention_heads",
+        )
+    if config.get("head_dim") is None and hidden % n_heads:
+        raise WeightsError(
+            f"hidden_size {hidden} over {n_heads} heads", op=f"config of {config.model_type}", expected="head_dim"
+        )
+    head_dim = config.integer("head_dim", hidden // n_heads)
+    config.only("hidden_act", "silu")
+    return DenseDecoder(
+        hidden_size=hidden,
+        n_layers=config.integer("num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        head_dim=head_dim,
+        intermediate_size=config.integer("intermediate_size"),
+        vocab_size=config.integer("vocab_size"),
+        eps=config.number("rms_norm_eps", 1e-6),
+        rope=read_rope(config, head_dim),
+        max_position=config.integer("max_position_embeddings", 2048),
+        tied=config.flag("tie_word_embeddings", False),
+        qkv_bias=qkv_bias,
+        output_bias=output_bias,
+        mlp_bias=mlp_bias,
+        qk_norm=qk_norm,
+    )
+
+
+def refuse_window(config: Config, window: int | None, max_seq_len: int) -> None:
+    """Refuse a sliding window that the cache would outgrow: full attention over it would be silently wrong.
+
+    Raises:
+        UnsupportedError: The window is smaller than the cache's capacity.
+    """
+    if window is not None and window < max_seq_len:
+        raise config.unsupported(
+            "sliding_window",
+            f"a sliding window of {window} tokens, and a cache of {max_seq_len}",
+            f"full attention, or a cache within the window: --max-seq-len {window} or less",
+        )
+
+
+def refuse_qwen_window(config: Config, max_seq_len: int) -> None:
+    """Refuse Qwen's sliding layers where the cache would outgrow their window.
+
+    Raises:
+        UnsupportedError: Some layers slide, over less than the cache's capacity.
+    """
+    window = config.get("sliding_window")
+    sliding = config.flag("use_sliding_window", False) or "sliding_attention" in config.get("layer_types", [])
+    refuse_window(config, window if sliding else None, max_seq_len)
+
+
+def decoder_graph(model: DenseDecoder, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+    """Return the decoder's graph, in float32.
+
+    Args:
+        model: What the config says.
+        weights: The checkpoint's tensors, under Hugging Face's names.
+        max_seq_len: Capacity of the cache, in tokens.
+
+    Raises:
+        WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
+    """
+    ids = ops.input("input_ids", int64, [size("n", min=1, max=max_seq_len)])
+    cache = KvCache.head_inputs(ids, model.n_layers, max_seq_len, model.n_kv_heads, model.head_dim, lowering="view")
+    logits_from = ops.size_input("logits_from", ids, 0, max_seq_len)
+
+    name = "model.embed_tokens.weight"
+    table = ids.const(as_float32(weights.take(name, (model.vocab_size, model.hidden_size))), name)
+    with scope("step"):
+        inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
+        cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq)
+        mask = nn.additive_mask(cache.causal_mask("n"))
+
+    x = ops.gather(table, ids)  # (n, hidden)
+    for layer in range(model.n_layers):
+        with scope(f"layers.{layer}"):
+            attended, cache = _attention(model, weights, layer, x, cache, Step(cos, sin, mask))
+            x = x + attended
+            x = x + _feed_forward(model, weights, layer, x)
+
+    with scope("head"):
+        x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])  # (n - logits_from, hidden)
+        x = nn.rms_norm(x, vector(weights, x, "model.norm.weight", model.hidden_size), model.eps)
+        logits, note = head(x, table, weights, model.tied)
+    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note,))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What all layers of a step share.
+
+    Attributes:
+        cos: ``float32 (n, 1, head_dim / 2)``.
+        sin: The same.
+        mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    mask: Tensor
+
+
+def _attention(
+    model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor, cache: KvCache, step: Step
+) -> tuple[Tensor, KvCache]:
+    """Return what one layer's attention adds to ``x``, ``(n, hidden)``, and the cache with its new rows."""
+    prefix = f"model.layers.{layer}"
+    attn = f"{prefix}.self_attn"
+    heads, kv_heads, width = model.n_heads, model.n_kv_heads, model.head_dim
+
+    h = nn.rms_norm(x, vector(weights, x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
+    sizes = [heads * width, kv_heads * width, kv_heads * width]
+    qkv = projection(weights, h, [f"{attn}.q_proj", f"{attn}.k_proj", f"{attn}.v_proj"], sizes, model.qkv_bias)
+    q, k, v = ops.split(qkv, sizes, axis=-1)
+    q = ops.reshape(q, [-1, heads, width])  # (n, heads, head_dim)
+    k = ops.reshape(k, [-1, kv_heads, width])
+    v = ops.reshape(v, [-1, kv_heads, width])
+    if model.qk_norm:
+        q = nn.rms_norm(q, vector(weights, x, f"{attn}.q_norm.weight", width), model.eps)
+        k = nn.rms_norm(k, vector(weights, x, f"{attn}.k_norm.weight", width), model.eps)
+    q = nn.rotary(q, step.cos, step.sin)
+    k = nn.rotary(k, step.cos, step.sin)
+
+    cache = cache.append(layer, [k, v])
+    rows_k, rows_v = cache.k(layer, include_pending=True), cache.v(layer, include_pending=True)
+    mixed = nn.attention(q, rows_k, rows_v, step.mask, width**-0.5)  # (n, heads * head_dim)
+    return projection(weights, mixed, [f"{attn}.o_proj"], [model.hidden_size], model.output_bias), cache
+
+
+def _feed_forward(model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor) -> Tensor:
+    """Return what one layer's feed-forward adds to ``x``, ``(n, hidden)``."""
+    prefix = f"model.layers.{layer}"
+    inner = model.intermediate_size
+    name = f"{prefix}.post_attention_layernorm.weight"
+    h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
+    both = projection(weights, h, [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"], [inner, inner], model.mlp_bias)
+    gate, up = ops.split(both, [inner, inner], axis=-1)
+    return projection(weights, nn.swiglu(gate, up), [f"{prefix}.mlp.down_proj"], [model.hidden_size], model.mlp_bias)

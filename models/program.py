@@ -1,0 +1,34 @@
+"""A decoder's graph as a model file returns it: what to save, and what whoever runs it must know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lazygraph.cache import LatentCache
+from lazygraph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class DecoderGraph:
+    """One graph for prefill, every decode step and any chunking.
+
+    Inputs are ``input_ids`` int64 ``(n,)``, ``past_len`` int64 ``()``, ``logits_from`` int64 ``()`` (the first of the n
+    rows whose logits are wanted) and the cache's ``past.*``; outputs are ``logits`` and ``present.*``.
+
+    Attributes:
+        logits: ``float32 (n - logits_from, vocab)``.
+        cache: The cache after the step.
+        vocab_size: Token ids are in ``[0, vocab_size)``.
+        max_position: The longest sequence that the model was trained for, in tokens.
+        notes: What a user should know: tied embeddings, ignored layers and the like.
+    """
+
+    logits: Tensor
+    cache: LatentCache
+    vocab_size: int
+    max_position: int
+    notes: tuple[str, ...] = field(default=())
+
+    def outputs(self) -> dict[str, Tensor]:
+        """Return everything to save, by name."""
+        return {"logits": self.logits, **self.cache.outputs()}

@@ -1,0 +1,20 @@
+"""``qwen2``: Qwen 2 and 2.5, dense."""
+
+from __future__ import annotations
+
+from lazygraph.models import dense
+from lazygraph.models.checkpoint import WeightsUse
+from lazygraph.models.config import Config
+from lazygraph.models.program import DecoderGraph
+
+
+def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+    """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
+
+    Raises:
+        UnsupportedError: Layers use a sliding window smaller than the cache.
+
+    Source: transformers ``models/qwen2/modeling_qwen2.py``.
+    """
+    dense.refuse_qwen_window(config, max_seq_len)
+    return dense.decoder_graph(dense.read_dense(config, qkv_bias=True, output_bias=False), weights, max_seq_len)

@@ -1,0 +1,22 @@
+"""``qwen3``: Qwen 3, dense: query and key heads are normed before rotation."""
+
+from __future__ import annotations
+
+from lazygraph.models import dense
+from lazygraph.models.checkpoint import WeightsUse
+from lazygraph.models.config import Config
+from lazygraph.models.program import DecoderGraph
+
+
+def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+    """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
+
+    Raises:
+        UnsupportedError: Layers use a sliding window smaller than the cache.
+
+    Source: transformers ``models/qwen3/modeling_qwen3.py``.
+    """
+    dense.refuse_qwen_window(config, max_seq_len)
+    bias = config.flag("attention_bias", False)
+    model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
+    return dense.decoder_graph(model, weights, max_seq_len)
