@@ -16,7 +16,7 @@ from lazygraph.tensor import Node, Shape
 from lazygraph.version import VERSION
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, ValueInfoProto
+    from onnx import AttributeProto, GraphProto, ModelProto, TypeProto, ValueInfoProto
 
 GRAPH_NAME = "lazygraph"
 
@@ -64,27 +64,32 @@ def lower(
     return model
 
 
-def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> None:
-    """Fill in a tensor type; named sizes become ``dim_param``, an unknown rank leaves the shape out."""
-    kind = target.type.tensor_type
+def type_of(dtype: DType, shape: Shape | None) -> TypeProto:
+    """Return a tensor type; named sizes become ``dim_param``, an unknown rank leaves the shape out."""
+    from onnx import TypeProto
+
+    made = TypeProto()
+    kind = made.tensor_type
     kind.elem_type = dtype.onnx
     if shape is None:
-        return
-    add = kind.shape.dim.add
-    if not shape:
-        kind.shape.SetInParent()
+        return made
+    kind.shape.SetInParent()
     for size in shape:
         if isinstance(size, int):
-            add(dim_value=size)
+            kind.shape.dim.add(dim_value=size)
         else:
-            add(dim_param=str(size))
+            kind.shape.dim.add(dim_param=str(size))
+    return made
+
+
+def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> None:
+    """Fill in a value's type (see :func:`type_of`)."""
+    target.type.CopyFrom(type_of(dtype, shape))
 
 
 def _ir(program: Program, domains: dict[str, int], wanted: int | None) -> int:
     dtypes = {tensor.dtype for tensor in program.inputs.values()} | {stored.dtype for stored in program.weights}
-    for node in program.nodes:
-        for tensor in node.outputs:
-            dtypes.add(tensor.dtype)
+    dtypes.update([tensor.dtype for node in program.nodes for tensor in node.outputs])
     needed = versions.ir_version(domains, dtypes)
     if wanted is not None and wanted < needed:
         raise OperandError(f"IR version {wanted}", op="export", expected=f"at least {needed}, which the program needs")
@@ -99,43 +104,33 @@ def _write_nodes(program: Program, graph: GraphProto) -> None:
         inputs = ["" if tensor is None else names[tensor.origin][tensor.index] for tensor in node.inputs]
         while inputs and not inputs[-1]:
             inputs.pop()
-        outputs = names[node]
-        if not outputs[-1]:
-            outputs = tuple(_without_tail(node, outputs))
+        outputs: Sequence[str] = names[node]
         if "" in outputs:
             outputs = _kept(node, node_name, outputs)
-        proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs)
+        if node.attrs:
+            proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs, attribute=_attributes(node, cache))
+        else:
+            proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs)
         if node.domain:
             proto.domain = node.domain
-        if node.attrs:
-            proto.attribute.extend(_attributes(node, cache))
     for source, name, _, node_name in program.copies:
         add(op_type="Identity", name=node_name, input=[source], output=[name])
 
 
-def _without_tail(node: Node, outputs: Sequence[str]) -> list[str]:
-    """Return the output names without the unread ones at the end, as far as the schema lets them go."""
-    schemas = versions.versions_of(node.op, node.domain)
-    least = schemas[0].min_output if schemas else 1
-    kept = list(outputs)
-    while len(kept) > least and not kept[-1]:
-        kept.pop()
-    return kept
-
-
-def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the output names with those filled in that nobody reads and the schema requires."""
+def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> list[str]:
+    """Return the output names, those that nobody reads left out where the schema allows it (a contrib operator's: always)."""
     from onnx.defs import OpSchema
 
     schemas = versions.versions_of(node.op, node.domain)
     formals = schemas[0].outputs if schemas else []
     optional = OpSchema.FormalParameterOption.Optional
-    return tuple(
-        [
-            name or ("" if i < len(formals) and formals[i].option == optional else f"{node_name}.{i}")
-            for i, name in enumerate(outputs)
-        ]
-    )
+    kept: list[str] = []
+    for i, name in enumerate(outputs):
+        required = formals[min(i, len(formals) - 1)].option != optional if formals else i == 0
+        kept.append(name or (f"{node_name}.{i}" if required else ""))
+    while not kept[-1]:
+        kept.pop()
+    return kept
 
 
 def _attributes(node: Node, cache: dict[object, list[AttributeProto]]) -> list[AttributeProto]:

@@ -115,18 +115,17 @@ def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set
     while waiting:
         tensor = waiting.pop()
         origin = tensor.origin
-        if isinstance(origin, Node) and len(origin.outputs) > 1:
-            read.add((origin.serial, tensor.index))
+        kind = type(origin)
+        if kind is Node and len(origin.outputs) > 1:  # type: ignore[union-attr]
+            read.add((origin.serial, tensor.index))  # type: ignore[union-attr]
         if origin in seen:
             continue
         seen.add(origin)
-        if isinstance(origin, Node):
-            nodes.append(origin)
-            for operand in origin.inputs:
-                if operand is not None:
-                    waiting.append(operand)
-        elif isinstance(origin, Constant):
-            constants.append(origin)
+        if kind is Node:
+            nodes.append(origin)  # type: ignore[arg-type]
+            waiting += [operand for operand in origin.inputs if operand is not None]  # type: ignore[union-attr]
+        elif kind is Constant:
+            constants.append(origin)  # type: ignore[arg-type]
     nodes.sort(key=lambda node: node.serial)
     constants.sort(key=lambda constant: constant.serial)
     return nodes, constants, seen, read
@@ -196,13 +195,14 @@ class _Namer:
             count = len(node.outputs)
             name = self._fresh(node.scope, spelled(node.op), count)
             node_names.append(name)
-            if count == 1:
-                values: tuple[str, ...] = (name,)
-            else:
-                values = tuple([f"{name}.{i}" if (node.serial, i) in read else "" for i in range(count)])
+            values = (name,) if count == 1 else self._several(node, name, read)
             if node in results:
                 values = tuple([direct.get((node, i), value) for i, value in enumerate(values)])
             names[node] = values
+
+    @staticmethod
+    def _several(node: Node, name: str, read: set[tuple[int, int]]) -> tuple[str, ...]:
+        return tuple([f"{name}.{i}" if (node.serial, i) in read else "" for i in range(len(node.outputs))])
 
     def _name_weights(self, weights: list[tuple[Stored, list[Constant]]]) -> None:
         for k, (stored, group) in enumerate(weights):

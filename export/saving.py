@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from lazygraph.errors import ExportError, OperandError
 from lazygraph.export import checks, files
+from lazygraph.export.collector import collector_paused
 from lazygraph.export.lower import lower
 from lazygraph.export.program import Outputs, Program, collect
 from lazygraph.export.weights import (
@@ -159,9 +160,10 @@ def checked_model(
     value_info: bool = False,
 ) -> ModelProto:
     """Return the model of a program, checked, all but its weights (see :func:`to_onnx`)."""
-    checks.declared_shapes(program)
-    model = lower(program, opset=opset, ir_version=ir_version, metadata=metadata, value_info=value_info)
-    checks.check(program, model, target)
+    with collector_paused():
+        checks.declared_shapes(program)
+        model = lower(program, opset=opset, ir_version=ir_version, metadata=metadata, value_info=value_info)
+        checks.check(program, model, target)
     return model
 
 

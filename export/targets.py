@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from lazygraph.errors import OperandError
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lazygraph.dtypes import DType
+from lazygraph.errors import ExportError, OperandError, UnsupportedError
+from lazygraph.export import kernels, versions
+from lazygraph.export.kernels import LETTERS, Kernel
 from lazygraph.export.program import Program
+from lazygraph.tensor import Node, Tensor, describe
+
+if TYPE_CHECKING:
+    from onnx.defs import OpSchema
 
 TARGETS = ("cpu", "cuda")
+
+# Folded into initialisers when a session is made: no kernel runs.
+_NO_KERNEL = frozenset({("", "Constant")})
+# What CUDA kernels compute with, beside all that the CPU provider has a kernel for: onnxruntime places those nodes there.
+_CUDA = frozenset("float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 
 
 def check(program: Program, target: str, opset: int) -> None:
     """Require that the target runs every node.
+
+    ``cpu`` is judged by the kernels of onnxruntime's CPU provider, one by one. ``cuda`` takes what ``cpu`` takes, and any
+    operator on the types that CUDA computes with; it is the weaker promise of the two.
 
     Raises:
         OperandError: The target is none that lazygraph knows.
@@ -17,6 +36,116 @@ def check(program: Program, target: str, opset: int) -> None:
     """
     if target not in TARGETS:
         raise OperandError(f"target {target!r}", op="export", expected="'cpu', 'cuda' or None")
+    runs: dict[object, bool] = {}
+    for node in program.nodes:
+        key = versions.call_key(node)
+        answer = runs.get(key)
+        if answer is None:
+            answer = runs[key] = _runs(node, target, opset)
+        if not answer:
+            _refuse(node, target)
+    for _, _, tensor, _ in program.copies:
+        _check_copy(tensor, target, opset)
+
+
+def _runs(node: Node, target: str, opset: int) -> bool:
+    schema = versions.schema_at(node.op, node.domain, opset) if node.domain in ("", "ai.onnx.ml") else None
+    if target == "cuda" and all(t is None or t.dtype.name in _CUDA for t in (*node.inputs, *node.outputs)):
+        return True
+    if (node.domain, node.op) in _NO_KERNEL:
+        return True
+    found = kernels.cpu_kernels(node.op, node.domain)
+    since = 1 if schema is None else schema.since_version
+    candidates = [kernel for kernel in found if _serves(kernel, since)]
+    if schema is None:
+        return bool(candidates)  # a contrib operator: its type variables are not known here
+    types = _variables(schema, node.inputs, node.outputs)
+    if any(_takes(kernel, types) for kernel in candidates):
+        return True
+    # float16 without a kernel: onnxruntime computes in float32 and casts.
+    wide = {variable: "f" if letter == "h" else letter for variable, letter in types.items()}
+    if wide != types and any(_takes(kernel, wide) for kernel in candidates):
+        return True
+    return bool(schema.has_function or schema.has_context_dependent_function) and _expands(node, opset)
+
+
+def _serves(kernel: Kernel, since: int) -> bool:
+    """Return whether a kernel serves a node of that schema version; one without an end serves its own version only."""
+    return kernel.first == since or (kernel.first < since <= kernel.last and kernel.last != kernels.NEWEST)
+
+
+def _variables(schema: OpSchema, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor]) -> dict[str, str]:
+    """Return the type letter of every type variable and parameter of a call."""
+    found: dict[str, str] = {}
+    for formals, tensors in ((schema.inputs, inputs), (schema.outputs, outputs)):
+        for i, tensor in enumerate(tensors):
+            if tensor is not None and formals:
+                formal = formals[min(i, len(formals) - 1)]
+                letter = _letter(tensor.dtype)
+                found.setdefault(formal.type_str, letter)
+                found.setdefault(formal.name, letter)
+    return found
+
+
+def _letter(dtype: DType) -> str:
+    return LETTERS[versions.type_text(dtype)[7:-1]]
+
+
+def _takes(kernel: Kernel, types: dict[str, str]) -> bool:
+    return all(variable not in types or types[variable] in letters for variable, letters in kernel.types.items())
+
+
+def _expands(node: Node, opset: int) -> bool:
+    """Return whether onnxruntime runs the operator through its function body: it alone can tell, by loading it."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return all(t is None or t.dtype.name in ("float32", "int64", "bool") for t in (*node.inputs, *node.outputs))
+
+    from onnx import ModelProto
+
+    from lazygraph.export.lower import attribute, write_type
+    from lazygraph.export.session import open_session
+
+    dtypes = {t.dtype for t in (*node.inputs, *node.outputs) if t is not None}
+    model = ModelProto(ir_version=versions.ir_version({"": opset}, dtypes))
+    model.opset_import.add(domain="", version=opset)
+    graph = model.graph
+    graph.name = "probe"
+    call = graph.node.add(op_type=node.op, name="probe")
+    call.attribute.extend([attribute(node, name, value) for name, value in node.attrs.items()])
+    for i, tensor in enumerate(node.inputs):
+        call.input.append("" if tensor is None else f"x{i}")
+        if tensor is not None:
+            write_type(graph.input.add(name=f"x{i}"), tensor.dtype, tensor.known_shape)
+    for i, tensor in enumerate(node.outputs):
+        call.output.append(f"y{i}")
+        write_type(graph.output.add(name=f"y{i}"), tensor.dtype, tensor.known_shape)
+    try:
+        open_session(model, severity=4)
+    except ExportError as error:
+        return "NOT_IMPLEMENTED" not in str(error) and "is invalid" not in str(error)
+    return True
+
+
+def _check_copy(tensor: Tensor, target: str, opset: int) -> None:
+    copy = Node("Identity", "", (tensor,), {}, "", 0, tensor.origin.at)
+    copy.outputs = (tensor,)
+    if not _runs(copy, target, opset):
+        _refuse(copy, target)
+
+
+def _refuse(node: Node, target: str) -> None:
+    provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[target]
+    types = dict.fromkeys(str(t.dtype) for t in (*node.inputs, *node.outputs) if t is not None)
+    narrow = any(name in ("bfloat16", "float8_e4m3fn", "float8_e5m2") for name in types)
+    raise UnsupportedError(
+        f"onnxruntime's {provider} cannot run it on {' and '.join(types)}",
+        op=node.op,
+        operands={f"operand {i}": describe(t) for i, t in enumerate(node.inputs) if t is not None},
+        expected=f"an operator and element types that {target} has a kernel for",
+        hint="keep the narrow type for storage and compute in float32: x.astype(lg.float32)" if narrow else "",
+        at=node.at,
+        provider=provider,
+    )
 
 
 __all__ = ["TARGETS", "check"]

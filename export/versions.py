@@ -84,7 +84,7 @@ def opsets(nodes: Sequence[Node], fixed: int | None, wanted: int | None, extra: 
     ends: dict[str, tuple[int, Node]] = {}
     known: dict[object, tuple[int, int | None]] = {}
     for node in nodes:
-        key = _key(node)
+        key = call_key(node)
         found = known.get(key)
         if found is None:
             found = known[key] = _range(node, chosen if node.domain == "" else None, fixed is not None)
@@ -146,7 +146,8 @@ def _history() -> dict[tuple[str, str], tuple[OpSchema, ...]]:
     return {key: tuple(sorted(group, key=lambda schema: -schema.since_version)) for key, group in found.items()}
 
 
-def _key(node: Node) -> object:
+def call_key(node: Node) -> object:
+    """Return what calls have in common that need the same versions and kernels."""
     attrs = node.attrs
     special = str(attrs) if node.op in _CHANGED else ""
     return (
@@ -204,8 +205,8 @@ def _default_differs(older: OpSchema, newer: OpSchema, node: Node) -> bool:
         if name in node.attrs:
             continue
         now = newer.attributes.get(name)
-        before = attr.default_value.SerializeToString()
-        if now is None or now.default_value.SerializeToString() != before:
+        after = b"" if now is None else now.default_value.SerializeToString()
+        if attr.default_value.SerializeToString() != after:
             return True
     return False
 
@@ -301,4 +302,4 @@ def _refuse(node: Node, needed: int, chosen: int) -> None:
     )
 
 
-__all__ = ["LOWEST", "ir_version", "newest_opset", "opsets", "refusal", "schema_at", "type_text", "versions_of"]
+__all__ = ["LOWEST", "call_key", "ir_version", "newest_opset", "opsets", "refusal", "schema_at", "type_text", "versions_of"]

@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except LazyGraphError as error:
+        error.at = None  # on the command line no line of the program is the user's own
         print(f"lazygraph: {error}", file=sys.stderr)
         return 2 if isinstance(error, WeightsError) or (isinstance(error, ExportError) and error.op == "open") else 1
     except (OSError, MemoryError) as error:

@@ -13,8 +13,8 @@ from lazygraph.convert import convert
 from lazygraph.export.manifest import Manifest
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 
 def export(options: argparse.Namespace) -> int:

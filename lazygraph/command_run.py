@@ -49,7 +49,7 @@ def _prompt_ids(options: argparse.Namespace, tokenizer: Tokenizer) -> list[int]:
     text = sys.stdin.read() if options.prompt == "-" else options.prompt
     if not text:
         raise OperandError("the prompt is empty", op="run", expected="some text")
-    if options.raw or tokenizer.chat_template is None:
+    if options.raw or not tokenizer.templates:
         if not options.raw:
             print("note: the tokenizer has no chat template; the prompt is used as it is", file=sys.stderr)
         return tokenizer.encode(text)

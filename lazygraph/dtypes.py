@@ -103,7 +103,7 @@ _BY_NAME = {name: DType(name, onnx, bits, kind) for name, onnx, bits, kind in _T
 _BY_ONNX = {dtype.onnx: dtype for dtype in _BY_NAME.values()}
 _BY_NUMPY: dict[np.dtype[Any], DType] = {}  # numpy takes a microsecond to name a dtype
 _IN_NUMPY = frozenset(
-    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128".split()
+    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"]
 )
 
 float32 = _BY_NAME["float32"]

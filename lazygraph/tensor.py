@@ -1,4 +1,4 @@
-"""Tensors, the nodes that make them, and the graph they share.
+"""Tensors, and the graph that they share.
 
 A graph keeps no list of nodes: a node lives as long as a tensor that needs it, and export collects what the outputs
 reach. Everything here is immutable once made, but for the graph's own book-keeping (inputs, named sizes, constants).
@@ -15,9 +15,10 @@ from lazygraph import dims
 from lazygraph.arrays import LazyArray
 from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.dtypes import DType, DTypeLike, as_dtype
-from lazygraph.errors import DTypeError, GraphMismatchError, OperandError, ShapeError
+from lazygraph.errors import DTypeError, OperandError, ShapeError
+from lazygraph.origins import Constant, Input, Node, describe, frozen_array, same_graph, shape_text
 from lazygraph.scopes import current_scope
-from lazygraph.where import Where, user_line
+from lazygraph.where import user_line
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -36,63 +37,6 @@ Attr: TypeAlias = "int | float | str | bytes | Sequence[int] | Sequence[float] |
 SMALL = 1024
 
 
-class Node:
-    """One operator call: what it reads, what it makes, and the user's line that asked for it."""
-
-    __slots__ = ("at", "attrs", "domain", "inputs", "op", "outputs", "scope", "serial")
-
-    def __init__(
-        self,
-        op: str,
-        domain: str,
-        inputs: tuple[Tensor | None, ...],
-        attrs: dict[str, Any],
-        scope: str,
-        serial: int,
-        at: Where | None,
-    ) -> None:
-        self.op = op
-        self.domain = domain
-        self.inputs = inputs
-        self.attrs = attrs
-        self.scope = scope
-        self.serial = serial
-        self.at = at
-        self.outputs: tuple[Tensor, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<{self.op} at {self.at}>"
-
-
-class Input:
-    """Where a graph input comes from: its name and the user's line."""
-
-    __slots__ = ("at", "name")
-
-    def __init__(self, name: str, at: Where | None) -> None:
-        self.name = name
-        self.at = at
-
-
-class Constant:
-    """Where a constant comes from: its numbers (perhaps not read yet), its name if it has one, the user's line."""
-
-    __slots__ = ("array", "at", "name", "scope", "serial")
-
-    def __init__(
-        self, array: np.ndarray[Any, Any] | LazyArray, name: str | None, scope: str, serial: int, at: Where | None
-    ) -> None:
-        self.array = array
-        self.name = name
-        self.scope = scope
-        self.serial = serial
-        self.at = at
-
-    def read(self) -> np.ndarray[Any, Any]:
-        """Return the numbers."""
-        return self.array.read() if isinstance(self.array, LazyArray) else self.array
-
-
 class Graph:
     """What the tensors of one program share: named inputs, named sizes, small constants, the opset if fixed.
 
@@ -101,7 +45,17 @@ class Graph:
         opset: The ai.onnx opset whose signatures apply, or None for the newest.
     """
 
-    __slots__ = ("__weakref__", "_constants", "_names", "_serial", "inputs", "opset", "scalars", "size_tensors", "sizes")
+    __slots__ = (
+        "__weakref__",
+        "_constants",
+        "_names",
+        "_serial",
+        "inputs",
+        "opset",
+        "scalars",
+        "size_tensors",
+        "sizes",
+    )
 
     def __init__(self, opset: int | None = None) -> None:
         self.inputs: dict[str, Tensor] = {}
@@ -145,7 +99,7 @@ class Graph:
             ShapeError: It was declared with other bounds before.
         """
         value = dims.as_size(value)
-        if isinstance(value, int):
+        if isinstance(value, int) or self.sizes.get(str(value)) is value:
             return value
         for atom in dims.atoms(value):
             if atom.kind != "size":
@@ -179,6 +133,8 @@ class Graph:
             if not name:
                 raise OperandError("'' cannot name a constant", op="const", expected="a non-empty string or None")
 
+        if isinstance(array, Tensor):
+            raise OperandError("a tensor is no constant", op="const", expected="a numpy array, scalar or list")
         stored = array if isinstance(array, LazyArray) else frozen_array(array, dtype)
         tensor = self._new_constant(stored, name)
         if name is not None:
@@ -482,67 +438,23 @@ class Tensor:
         return language.reduce_min(self, axis, keepdims)
 
 
-def describe(tensor: Tensor) -> str:
-    """Return the row that stands for a tensor in a message: dtype, shape and where it comes from."""
-    shape = "(unknown)" if tensor.known_shape is None else shape_text(tensor.known_shape)
-    origin = tensor.origin
-    if isinstance(origin, Input):
-        source = f"input {origin.name!r}"
-    elif isinstance(origin, Constant):
-        source = (f"const {origin.name!r}" if origin.name else "a constant") + (f" at {origin.at}" if origin.at else "")
-        if tensor.value is not None and tensor.value.size <= 8:
-            source += f" = {tensor.value.tolist()}"
-    else:
-        source = origin.op + (f" at {origin.at}" if origin.at else "")
-    return f"{tensor.dtype} {shape} from {source}"
-
-
-def shape_text(shape: Sequence[object]) -> str:
-    """Return ``(3, seq)``, ``(8,)`` or ``()``."""
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-
-
-def same_graph(op: str, tensors: Sequence[Tensor | None]) -> Graph:
-    """Return the graph that all the tensors belong to.
-
-    Raises:
-        GraphMismatchError: They belong to more than one.
-        OperandError: There is no tensor among them.
-    """
-    graph: Graph | None = None
-    for tensor in tensors:
-        if tensor is None or tensor.graph is graph:
-            continue
-        if graph is not None:
-            raise GraphMismatchError(
-                "tensors of two different graphs meet",
-                op=op,
-                operands={f"operand {i}": describe(t) for i, t in enumerate(tensors) if t is not None},
-                expected="every operand grown from one anchor",
-                hint="declare further inputs with lg.input(..., anchor=x) and constants with x.const(...)",
-            )
-        graph = tensor.graph
-    if graph is None:
-        raise OperandError("no tensor among the operands", op=op, expected="at least one tensor")
-    return graph
-
-
-def frozen_array(array: object, dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
-    """Return a read-only array of its own; Python floats become float32 and ints int64 unless ``dtype`` says."""
-    if isinstance(array, Tensor):
-        raise OperandError("a tensor is no constant", op="const", expected="a numpy array, scalar or list")
-    wanted = None if dtype is None else as_dtype(dtype).numpy
-    given = np.asarray(array)
-    if wanted is None and not isinstance(array, (np.ndarray, np.generic)):
-        wanted = {"f": np.dtype(np.float32), "i": np.dtype(np.int64)}.get(given.dtype.kind)
-    if given.dtype.kind in "UST":
-        wanted = np.dtype(object)
-    stored = np.array(given, dtype=wanted, order="C") if given.flags.writeable or wanted else np.ascontiguousarray(given)
-    as_dtype(stored.dtype)  # refused here when ONNX has no such type
-    stored = stored.reshape(given.shape)
-    stored.setflags(write=False)
-    return stored
-
-
 def _range(bounds: dims.Bounds) -> str:
     return f"[{bounds[0]}, {'...' if bounds[1] is None else bounds[1]}]"
+
+
+__all__ = [
+    "SMALL",
+    "Attr",
+    "Constant",
+    "Graph",
+    "Input",
+    "Node",
+    "Operand",
+    "Scalar",
+    "Shape",
+    "Tensor",
+    "describe",
+    "frozen_array",
+    "same_graph",
+    "shape_text",
+]

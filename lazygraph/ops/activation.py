@@ -10,8 +10,6 @@ from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, has_op,
 from lazygraph.tensor import Operand, Tensor
 
 
-
-
 @rule("Softmax", "LogSoftmax", "Hardmax", "LpNormalization")
 def _softmax_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     (x,) = exactly(op, inputs, 1)

@@ -38,7 +38,9 @@ def _attention_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     same_dtype(op, q=q, k=k, past_key=past_key)
     same_dtype(op, v=v, past_value=past_value)
     if (past_key is None) != (past_value is None):
-        raise OperandError("past_key and past_value go together", op=op, operands=rows(labelled), expected="both or none")
+        raise OperandError(
+            "past_key and past_value go together", op=op, operands=rows(labelled), expected="both or none"
+        )
     if mask is not None:
         dtype_among(op, "attn_mask", mask, _MASK)
     if lengths is not None:
@@ -63,7 +65,10 @@ def _attention_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         same_size(op, labelled, what, a, b)
     if isinstance(q_heads, int) and isinstance(kv_heads, int) and (kv_heads == 0 or q_heads % kv_heads):
         raise ShapeError(
-            f"{q_heads} heads in q, {kv_heads} in k", op=op, operands=rows(labelled), expected="heads of q that divide by k's"
+            f"{q_heads} heads in q, {kv_heads} in k",
+            op=op,
+            operands=rows(labelled),
+            expected="heads of q that divide by k's",
         )
 
     total: Size = kv_tokens

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from lazygraph import dims
@@ -35,7 +36,7 @@ UNSIGNED_INTEGER = types("unsigned integer", "uint8 uint16 uint32 uint64")
 INTEGER = Types("integer", SIGNED_INTEGER.names | UNSIGNED_INTEGER.names)
 NUMBER = Types("number", FLOAT.names | INTEGER.names)
 SIGNED = Types("signed number", FLOAT.names | SIGNED_INTEGER.names)
-WIDE = Types("floating-point or 32/64-bit integer", FLOAT.names | frozenset("int32 int64 uint32 uint64".split()))
+WIDE = Types("floating-point or 32/64-bit integer", FLOAT.names | frozenset(["int32", "int64", "uint32", "uint64"]))
 BOOL = types("bool", "bool")
 INDEX = types("int32 or int64", "int32 int64")
 INT64 = types("int64", "int64")
@@ -96,9 +97,8 @@ def axis_of(op: str, axis: int, rank: int, label: str = "axis", operands: Operan
         IndexRangeError: It lies outside ``[-rank, rank)``.
         OperandError: It is no int.
     """
-    if isinstance(axis, bool) or not hasattr(axis, "__index__"):
-        raise OperandError(f"{label} is {axis!r}", op=op, operands=rows(operands or {}), expected=f"{label} an int")
-    axis = int(axis)
+    if type(axis) is not int:
+        axis = _int_of(op, axis, label, operands)
     if not -rank <= axis < rank:
         raise IndexRangeError(
             f"{label} {axis} of a tensor with {rank} axes",
@@ -109,6 +109,15 @@ def axis_of(op: str, axis: int, rank: int, label: str = "axis", operands: Operan
     return axis + rank if axis < 0 else axis
 
 
+def _int_of(op: str, value: object, label: str, operands: Operands | None) -> int:
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise OperandError(f"{label} is {value!r}", op=op, operands=rows(operands or {}), expected=f"{label} an int")
+
+
 def axes_of(op: str, axes: Sequence[int] | int, rank: int, operands: Operands | None = None) -> tuple[int, ...]:
     """Return the axes counted from the front, in the order given.
 
@@ -116,8 +125,8 @@ def axes_of(op: str, axes: Sequence[int] | int, rank: int, operands: Operands | 
         IndexRangeError: One lies outside ``[-rank, rank)``.
         ShapeError: One is named twice.
     """
-    given = [axes] if hasattr(axes, "__index__") else list(axes)  # type: ignore[arg-type]
-    found = tuple(axis_of(op, axis, rank, operands=operands) for axis in given)  # type: ignore[arg-type]
+    given = list(axes) if isinstance(axes, Iterable) else [axes]
+    found = tuple([axis_of(op, axis, rank, operands=operands) for axis in given])
     if len(set(found)) != len(found):
         raise ShapeError(
             f"axes {given} name one axis twice", op=op, operands=rows(operands or {}), expected="each axis once"

@@ -117,7 +117,11 @@ def as_tensor(op: str, value: Operand, like: Tensor, dtype: DType | None = None)
         return like.graph.constant(np.asarray(value))
     if isinstance(value, (list, tuple)):
         array = np.asarray(value)
-        if array.dtype.kind in "fiub" and (array.dtype.kind == "f") <= wanted.is_float and (array.dtype.kind == "b") == (wanted.kind == "b"):
+        if (
+            array.dtype.kind in "fiub"
+            and (array.dtype.kind == "f") <= wanted.is_float
+            and (array.dtype.kind == "b") == (wanted.kind == "b")
+        ):
             for number in array.ravel().tolist():
                 _fits(op, number, wanted, like)
             return like.graph.constant(array.astype(wanted.numpy))
@@ -157,8 +161,11 @@ def _fits(op: str, value: bool | int | float, dtype: DType, like: Tensor) -> np.
         problem = f"a number {value} with a string tensor"
     else:
         with np.errstate(over="ignore", under="ignore"):
-            array = np.array(value).astype(dtype.numpy)
-        if dtype.kind != "f" or not math.isfinite(value):
+            try:
+                array = np.array(value).astype(dtype.numpy)
+            except OverflowError:  # an int that not even float64 holds
+                array = np.array(math.inf).astype(dtype.numpy)
+        if dtype.kind != "f" or (isinstance(value, float) and not math.isfinite(value)):
             return array
         stored = float(array)
         if math.isfinite(stored) and (stored != 0 or value == 0):
@@ -204,7 +211,7 @@ def int_list(op: str, label: str, values: Sequence[int]) -> tuple[int, ...]:
     Raises:
         OperandError: One is no int.
     """
-    if any(isinstance(value, bool) or not hasattr(value, "__index__") for value in values):
+    if any(isinstance(value, bool) or not isinstance(value, (int, np.integer)) for value in values):
         raise OperandError(f"{label} is {values!r}", op=op, expected=f"{label} a list of ints")
     return tuple(int(value) for value in values)
 

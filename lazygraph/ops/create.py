@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from lazygraph import dims
+from lazygraph.arrays import LazyArray
 from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.dtypes import DTypeLike, as_dtype, float32, int64
 from lazygraph.errors import DTypeError, OperandError, ShapeError
-from lazygraph.ops.checks import SIGNED, dtype_among, exactly, rows, same_dtype
+from lazygraph.ops.checks import FLOAT, Types, dtype_among, exactly, rows, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, graph_of, known_ints, rule
 from lazygraph.ops.sizes import sizes_tensor
-from lazygraph.tensor import Graph, Scalar, Tensor
+from lazygraph.tensor import Constant, Graph, Scalar, Tensor
+
+_RANGED = Types("floating-point, int16, int32 or int64", FLOAT.names | {"int16", "int32", "int64"})
 
 
 def input(
@@ -72,7 +76,9 @@ def _constant_of_shape_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     return [(dtype, tuple(sizes))]
 
 
-def full(shape: Sequence[SizeLike], value: Scalar, dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
+def full(
+    shape: Sequence[SizeLike], value: Scalar, dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None
+) -> Tensor:
     """Return a tensor of one repeated number, a few bytes in the file whatever its size.
 
     Spec: ai.onnx::ConstantOfShape.
@@ -80,6 +86,10 @@ def full(shape: Sequence[SizeLike], value: Scalar, dtype: DTypeLike = float32, a
     graph = graph_of(anchor)
     wanted = as_dtype(dtype)
     like = anchor if isinstance(anchor, Tensor) else graph.ints(())
+    if isinstance(value, (np.generic, np.ndarray)) and np.size(value) == 1:
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        raise OperandError(f"{value!r} is no number", op="full", expected="a Python or numpy scalar")
     number = as_tensor("full", value, like, wanted)
     target = sizes_tensor("full", list(shape), like)
     return apply("ConstantOfShape", target, value=_one_element(number))
@@ -106,7 +116,7 @@ def ones(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor |
 def _range_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     start, limit, delta = exactly(op, inputs, 3)
     dtype = same_dtype(op, start=start, limit=limit, delta=delta)
-    dtype_among(op, "start", start, SIGNED)
+    dtype_among(op, "start", start, _RANGED)
     for label, tensor in (("start", start), ("limit", limit), ("delta", delta)):
         if tensor.known_shape:
             raise ShapeError(f"{label} is not a scalar", op=op, operands=rows({label: tensor}), expected="shape ()")
@@ -115,15 +125,27 @@ def _range_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 def _range_size(start: Tensor, limit: Tensor, delta: Tensor) -> Size:
     ends = [known_ints(tensor) for tensor in (start, limit, delta)]
-    if None in ends:
-        return dims.unknown(f"range_{start.graph.next_serial()}")
-    first, last, step = [values[0] for values in ends if values is not None]
-    if not isinstance(step, int):
-        return dims.unknown(f"range_{start.graph.next_serial()}")
-    if step == 0:
+    if ends[2] == [0]:
         raise ShapeError("delta is 0", op="Range", expected="a delta other than 0")
+    floats = [_known_float(tensor) for tensor in (start, limit, delta)]
+    if all(number is not None for number in floats):
+        low, high, width = [number for number in floats if number is not None]
+        if width == 0:
+            raise ShapeError("delta is 0.0", op="Range", expected="a delta other than 0")
+        return max(0, math.ceil((high - low) / width))
+    if ends[0] is None or ends[1] is None or ends[2] is None or not isinstance(ends[2][0], int):
+        return dims.unknown(f"range_{start.graph.next_serial()}")
+    first, last, step = ends[0][0], ends[1][0], ends[2][0]
     span = dims.subtract(last, first) if step > 0 else dims.subtract(first, last)
     return dims.largest(0, dims.floordiv(dims.add(span, abs(step) - 1), abs(step)))
+
+
+def _known_float(tensor: Tensor) -> float | None:
+    """Return the number in a constant of floating-point type, None where there is no such."""
+    origin = tensor.origin
+    if tensor.dtype.kind != "f" or not isinstance(origin, Constant) or isinstance(origin.array, LazyArray):
+        return None
+    return float(origin.array.item())
 
 
 def arange(
@@ -155,9 +177,25 @@ def arange(
     else:
         wanted = float32 if any(isinstance(value, float) for value in (first, last, step)) else int64
     parts = [_bound(value, like, graph, wanted) for value in (first, last, step)]
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (first, last, step)) and not step:
+    if (
+        all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (first, last, step))
+        and not step
+    ):
         raise ShapeError("step is 0", op="arange", expected="a step other than 0")
     return apply("Range", *[as_tensor("arange", part, like, wanted) for part in parts])
+
+
+def linspace(
+    start: float, stop: float, num: int, dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None
+) -> Tensor:
+    """Return ``num`` evenly spaced numbers from ``start`` to ``stop``, both included, as a constant.
+
+    Raises:
+        ShapeError: ``num`` is negative.
+    """
+    if num < 0:
+        raise ShapeError(f"num is {num}", op="linspace", expected="num of at least 0")
+    return graph_of(anchor).constant(np.linspace(start, stop, num).astype(as_dtype(dtype).numpy))
 
 
 def _bound(value: object, like: Tensor, graph: Graph, dtype: object) -> Tensor | Scalar | Dim:

@@ -20,8 +20,41 @@ from lazygraph.tensor import Operand, Tensor
 # What an operator takes, by its spec name.
 _UNARY = {
     **dict.fromkeys(
-        "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu Log Mish "
-        "Reciprocal Round Selu Sigmoid Sin Sinh Softplus Softsign Sqrt Tan Tanh ThresholdedRelu Celu Swish".split(),
+        [
+            "Acos",
+            "Acosh",
+            "Asin",
+            "Asinh",
+            "Atan",
+            "Atanh",
+            "Ceil",
+            "Cos",
+            "Cosh",
+            "Elu",
+            "Erf",
+            "Exp",
+            "Floor",
+            "Gelu",
+            "HardSigmoid",
+            "HardSwish",
+            "LeakyRelu",
+            "Log",
+            "Mish",
+            "Reciprocal",
+            "Round",
+            "Selu",
+            "Sigmoid",
+            "Sin",
+            "Sinh",
+            "Softplus",
+            "Softsign",
+            "Sqrt",
+            "Tan",
+            "Tanh",
+            "ThresholdedRelu",
+            "Celu",
+            "Swish",
+        ],
         FLOAT,
     ),
     **dict.fromkeys(["Abs", "Sign"], NUMBER),
@@ -309,6 +342,21 @@ def sinh(x: Tensor) -> Tensor:
 def cosh(x: Tensor) -> Tensor:
     """Return hyperbolic cosines. ``T: float``. Spec: ai.onnx::Cosh."""
     return apply("Cosh", x)
+
+
+def asinh(x: Tensor) -> Tensor:
+    """Return inverse hyperbolic sines. ``T: float``. Spec: ai.onnx::Asinh."""
+    return apply("Asinh", x)
+
+
+def acosh(x: Tensor) -> Tensor:
+    """Return inverse hyperbolic cosines. ``T: float``. Spec: ai.onnx::Acosh."""
+    return apply("Acosh", x)
+
+
+def atanh(x: Tensor) -> Tensor:
+    """Return inverse hyperbolic tangents. ``T: float``. Spec: ai.onnx::Atanh."""
+    return apply("Atanh", x)
 
 
 def tanh(x: Tensor) -> Tensor:

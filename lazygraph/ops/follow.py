@@ -33,7 +33,7 @@ def follow(op: str, inputs: tuple[Tensor | None, ...], attrs: dict[str, Any], ou
         return None
     values: list[Value | None] = []
     for tensor in inputs:
-        if tensor is not None and tensor.value is None and op != "Shape":
+        if tensor is not None and tensor.value is None and op not in ("Shape", "Size"):
             return None
         values.append(None if tensor is None else tensor.value)
     result = follower(op, values, attrs, inputs)
@@ -52,7 +52,8 @@ def _settled(value: Value, output: Tensor) -> Value | None:
         if any(isinstance(x, Dim) for x in value.ravel()):
             return value if output.dtype.name == "int64" else None
         numbers = [int(x) for x in value.ravel()]
-        low, high = (0, 2**output.dtype.bits - 1) if output.dtype.kind == "u" else (-(2**63), 2**63 - 1)
+        bits = output.dtype.bits
+        low, high = (0, 2**bits - 1) if output.dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         if any(not low <= x <= high for x in numbers):
             return None  # wraps around at run time: not our business
         return np.array(numbers, dtype=output.dtype.numpy).reshape(value.shape)
@@ -71,12 +72,21 @@ def _objects(value: Value | None) -> Value:
     return out
 
 
-def _shape(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _shape(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     shape = None if inputs[0] is None else inputs[0].known_shape
     if shape is None:
         return None
     cut = shape[slice(attrs.get("start", 0), attrs.get("end"))]
     return _listed(list(cut))
+
+
+def _size(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
+    shape = None if inputs[0] is None else inputs[0].known_shape
+    return None if shape is None else _scalar(dims.product(shape))
 
 
 def _listed(items: list[Any]) -> Value:
@@ -86,7 +96,9 @@ def _listed(items: list[Any]) -> Value:
     return out
 
 
-def _binary(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _binary(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     a, b = np.broadcast_arrays(*[_objects(value) for value in values[:2]])
     out = np.empty(a.shape, dtype=object)
     pairs = [_BINARY[op](x, y) for x, y in zip(a.ravel(), b.ravel(), strict=True)]
@@ -94,7 +106,9 @@ def _binary(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: 
     return out if len(values) == 2 else None
 
 
-def _divide(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _divide(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     a, b = np.broadcast_arrays(*[_objects(value) for value in values])
     results: list[Any] = []
     for x, y in zip(a.ravel(), b.ravel(), strict=True):
@@ -107,14 +121,18 @@ def _divide(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: 
     return out
 
 
-def _negate(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _negate(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     a = _objects(values[0])
     out = np.empty(a.shape, dtype=object)
     out.reshape(-1)[:] = _listed([dims.multiply(x, -1) for x in a.ravel()])
     return out
 
 
-def _gather(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _gather(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     a, index = _objects(values[0]), values[1]
     if index is None or index.dtype == object or a.ndim == 0:
         return None
@@ -128,11 +146,15 @@ def _scalar(item: Any) -> Value:
     return out
 
 
-def _concat(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _concat(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     return np.concatenate([_objects(value) for value in values], axis=attrs["axis"])
 
 
-def _slice(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _slice(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     a = _objects(values[0])
     if any(value is not None and value.dtype == object for value in values[1:]):
         return None
@@ -147,15 +169,21 @@ def _slice(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: t
     return a[tuple(cut)]
 
 
-def _reshaped(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _reshaped(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     return None if values[0] is None else _objects(values[0]).reshape(-1)
 
 
-def _same(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _same(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     return values[0]
 
 
-def _range(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]) -> Value | None:
+def _range(
+    op: str, values: list[Value | None], attrs: dict[str, Any], inputs: tuple[Tensor | None, ...]
+) -> Value | None:
     if any(value is None or value.dtype == object for value in values):
         return None
     start, limit, delta = (int(value.item()) for value in values)  # type: ignore[union-attr]
@@ -164,6 +192,7 @@ def _range(op: str, values: list[Value | None], attrs: dict[str, Any], inputs: t
 
 _FOLLOWERS: dict[str, Callable[..., Value | None]] = {
     "Shape": _shape,
+    "Size": _size,
     "Add": _binary,
     "Sub": _binary,
     "Mul": _binary,

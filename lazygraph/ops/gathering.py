@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from lazygraph import dims
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import int64
 from lazygraph.errors import IndexRangeError, OperandError, ShapeError
-from lazygraph.ops.checks import INDEX, INT64, Operands, axis_of, dtype_among, exactly, meet, rank_at_least, rows, same_dtype
+from lazygraph.ops.checks import (
+    INDEX,
+    INT64,
+    Operands,
+    axis_of,
+    dtype_among,
+    exactly,
+    meet,
+    rank_at_least,
+    rows,
+    same_dtype,
+    same_size,
+)
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, rule
 from lazygraph.tensor import Operand, Shape, Tensor, describe, shape_text
 
@@ -71,8 +85,22 @@ def _gather_elements_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         if len(x.shape) != len(indices.shape):
             raise ShapeError("ranks differ", op=op, operands=rows({"x": x, "indices": indices}), expected="equal ranks")
         axis = axis_of(op, attrs.get("axis", 0), len(x.shape), operands={"x": x})
+        _no_longer(op, {"x": x, "indices": indices}, axis)
         _in_range(op, indices, x.shape[axis], {"x": x, "indices": indices})
     return [(x.dtype, indices.known_shape)]
+
+
+def _no_longer(op: str, operands: dict[str, Tensor], axis: int) -> None:
+    """Refuse indices that are longer than ``x`` on an axis that they are not along."""
+    x, indices = operands["x"], operands["indices"]
+    for place, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if place != axis and dims.at_most(count, size) is False:
+            raise ShapeError(
+                f"indices have {count} along axis {place}, x has {size}",
+                op=op,
+                operands=rows(operands),
+                expected=f"indices no longer than x on every axis but {axis}",
+            )
 
 
 def gather_elements(x: Tensor, indices: Operand, axis: int = 0) -> Tensor:
@@ -98,6 +126,9 @@ def _gather_nd_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
             operands=rows({"x": x, "indices": indices}),
             expected="batch_dims + indices.shape[-1] <= rank of x",
         )
+    _tuples_in_range(op, indices, x.shape[batch:], {"x": x, "indices": indices})
+    for i in range(batch):
+        same_size(op, {"x": x, "indices": indices}, "equal batch axes", x.shape[i], indices.shape[i])
     return [(x.dtype, (*indices.shape[:-1], *x.shape[batch + depth :]))]
 
 
@@ -137,22 +168,9 @@ def _scatter_nd_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 def _constant_tuples(op: str, indices: Tensor, x: Tensor, reduction: str, operands: Operands) -> None:
     """Refuse constant index tuples out of range or, without a reduction, written twice."""
-    value = indices.value
-    if value is None or value.dtype == object or value.size == 0:
+    tuples = _tuples_in_range(op, indices, x.shape, operands)
+    if tuples is None:
         return
-    tuples = value.reshape(-1, value.shape[-1])
-    for axis in range(tuples.shape[1]):
-        size = x.shape[axis]
-        column = tuples[:, axis]
-        if isinstance(size, int) and ((column < -size) | (column >= size)).any():
-            wrong = int(column[(column < -size) | (column >= size)][0])
-            raise IndexRangeError(
-                f"index {wrong} of axis {axis} of size {size}",
-                op=op,
-                operands=rows(operands),
-                expected=f"indices in [{-size}, {size})",
-                index=wrong,
-            )
     if reduction == "none":
         wrapped = tuples.copy()
         for axis in range(tuples.shape[1]):
@@ -166,6 +184,27 @@ def _constant_tuples(op: str, indices: Tensor, x: Tensor, reduction: str, operan
                 operands=rows(operands),
                 expected="distinct index tuples, or a reduction",
             )
+
+
+def _tuples_in_range(op: str, indices: Tensor, sizes: Shape, operands: Operands) -> np.ndarray[Any, Any] | None:
+    """Return constant index tuples as a matrix, None where they are not known; refuse one out of range."""
+    value = indices.value
+    if value is None or value.dtype == object or value.size == 0:
+        return None
+    tuples: np.ndarray[Any, Any] = value.reshape(-1, value.shape[-1])
+    for axis in range(tuples.shape[1]):
+        size = sizes[axis]
+        column = tuples[:, axis]
+        if isinstance(size, int) and ((column < -size) | (column >= size)).any():
+            wrong = int(column[(column < -size) | (column >= size)][0])
+            raise IndexRangeError(
+                f"index {wrong} of axis {axis} of size {size}",
+                op=op,
+                operands=rows(operands),
+                expected=f"indices in [{-size}, {size})",
+                index=wrong,
+            )
+    return tuples
 
 
 def scatter_nd(x: Tensor, indices: Operand, updates: Operand, reduction: str = "none") -> Tensor:
@@ -213,6 +252,7 @@ def _scatter_elements_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
             operands=rows(operands),
             expected="indices and updates of one shape, with the rank of x",
         )
+    _no_longer(op, operands, axis)
     _in_range(op, indices, x.shape[axis], operands)
     return [(dtype, x.shape)]
 
@@ -246,6 +286,13 @@ def scatter_rows(buffer: Tensor, rows: Tensor, start: int | Tensor) -> Tensor:
     rank_at_least("scatter_rows", "rows", rows, 1)
     count = rows.shape[0]
     first = as_tensor("scatter_rows", start, buffer, int64)
+    if isinstance(start, int) and start < 0:
+        raise IndexRangeError(
+            f"start is {start}",
+            op="scatter_rows",
+            operands={"buffer": describe(buffer)},
+            expected="start of at least 0",
+        )
     if isinstance(start, int) and dims.at_most(dims.add(start, count), buffer.shape[0]) is False:
         raise ShapeError(
             f"rows {start} to {dims.add(start, count)} of {buffer.shape[0]}",

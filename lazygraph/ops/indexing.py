@@ -9,12 +9,11 @@ from typing import cast as typed
 
 import numpy as np
 
-from lazygraph import dims
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import bool_, int64
 from lazygraph.errors import IndexRangeError, OperandError, ShapeError
 from lazygraph.ops.checks import INTEGER, broadcast, meet, rows
-from lazygraph.ops.core import apply, as_tensor, known_ints
+from lazygraph.ops.core import as_tensor, known_ints
 from lazygraph.ops.gathering import gather, gather_nd
 from lazygraph.ops.joining import concat
 from lazygraph.ops.logic import cast
@@ -44,7 +43,11 @@ class Cut(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether it takes the axis as it is."""
-        return self.step == 1 and self.stop is None and (self.start is None or (type(self.start) is int and self.start == 0))
+        return (
+            self.step == 1
+            and self.stop is None
+            and (self.start is None or (type(self.start) is int and self.start == 0))
+        )
 
 
 class Place(NamedTuple):
@@ -119,7 +122,12 @@ def _entry(op: str, x: Tensor, item: Any) -> Any:
         if item.dtype is bool_ and item.shape:
             return item
         if item.dtype.name not in INTEGER.names:
-            raise OperandError(f"a {item.dtype} tensor is no index", op=op, operands={"x": describe(x), "index": describe(item)}, expected=_WHAT)
+            raise OperandError(
+                f"a {item.dtype} tensor is no index",
+                op=op,
+                operands={"x": describe(x), "index": describe(item)},
+                expected=_WHAT,
+            )
         return item if item.dtype.name in ("int64", "int32") else cast(item, int64)
     if isinstance(item, Dim):
         return size_tensor(item, x)
@@ -243,10 +251,20 @@ def _sliced(x: Tensor, cuts: Sequence[Cut | None]) -> Tensor:
         (run_time if isinstance(cut.start, Tensor) or isinstance(cut.stop, Tensor) else known).append((axis, cut))
     if known:
         starts, stops = zip(*[ends(cut) for _, cut in known], strict=True)
-        x = slice(x, typed("list[Size]", starts), typed("list[Size]", stops), [axis for axis, _ in known], [cut.step for _, cut in known])
+        x = slice(
+            x,
+            typed("list[Size]", starts),
+            typed("list[Size]", stops),
+            [axis for axis, _ in known],
+            [cut.step for _, cut in known],
+        )
     for axis, cut in run_time:
         first, last = [
-            end if isinstance(end, Tensor) else as_tensor("getitem", end, x, int64) if isinstance(end, Dim) else x.graph.ints([end])
+            end
+            if isinstance(end, Tensor)
+            else as_tensor("getitem", end, x, int64)
+            if isinstance(end, Dim)
+            else x.graph.ints([end])
             for end in ends(cut)
         ]
         x = slice(x, _as_list(first), _as_list(last), [axis], [cut.step])

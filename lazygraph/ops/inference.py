@@ -43,7 +43,9 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
         found = shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=[opset])
     except shape_inference.InferenceError as error:
         labels = {f"operand {i}": describe(tensor) for i, tensor in enumerate(inputs) if tensor is not None}
-        raise ShapeError(_reason(str(error)), op=schema.name, operands=labels, expected="what the operator's spec says") from None
+        raise ShapeError(
+            _reason(str(error)), op=schema.name, operands=labels, expected="what the operator's spec says"
+        ) from None
 
     fresh: dict[str, Size] = {}
     results: Results = []
@@ -93,7 +95,12 @@ def _value(tensor: Tensor) -> TensorProto | None:
     value = tensor.value
     if value is None and isinstance(tensor.origin, Constant) and isinstance(tensor.origin.array, np.ndarray):
         value = tensor.origin.array
-    if value is None or value.size > SMALL or tensor.dtype.bits < 8 or (value.dtype == object and tensor.dtype.kind != "s"):
+    if (
+        value is None
+        or value.size > SMALL
+        or tensor.dtype.bits < 8
+        or (value.dtype == object and tensor.dtype.kind != "s")
+    ):
         return None
     return numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape))
 

@@ -89,16 +89,22 @@ def _even_pieces(op: str, x: Tensor, axis: int, count: int) -> list[Size]:
     if count < 1:
         raise OperandError(f"num_outputs is {count}", op=op, expected="at least 1")
     size = x.shape[axis]
+    if count == 2:  # of any size: the second half is the smaller one
+        return [dims.floordiv(dims.add(size, 1), 2), dims.floordiv(size, 2)]
+    exact = dims.exact_quotient(dims.known(size), count)
+    if exact is not None:
+        return [dims.floordiv(size, count)] * count
     piece = dims.floordiv(dims.add(size, count - 1), count)
     last = dims.subtract(size, dims.multiply(piece, count - 1))
-    even = dims.exact_quotient(size, count) is not None
-    if not even and dims.at_most(0, last) is not True:
+    if dims.at_most(0, last) is not True:
         raise ShapeError(
-            f"{size} into {count} parts of {piece} leaves {last} for the last",
+            f"{size} into {count} parts of {piece} "
+            + (f"leaves {last}" if isinstance(last, int) else "may leave less than 0"),
             op=op,
             operands=rows({"x": x}),
             expected="parts of the size rounded up, and a last one that is not negative",
-            hint="give the sizes: lg.split(x, [2, 1, 1, 1])",
+            hint=f"give the sizes of the {count} parts"
+            + ("" if isinstance(size, int) else f", or declare '{count}*n'"),
         )
     return [piece] * (count - 1) + [last]
 
@@ -108,7 +114,9 @@ def _given_pieces(op: str, x: Tensor, axis: int, sizes: Tensor) -> list[Size]:
     if pieces is None:
         raise ShapeError("split sizes must be known", op=op, operands=rows({"x": x, "split": sizes}))
     if any(dims.at_most(0, piece) is False for piece in pieces):
-        raise ShapeError(f"sizes {pieces} include a negative one", op=op, operands=rows({"x": x}), expected="sizes >= 0")
+        raise ShapeError(
+            f"sizes {pieces} include a negative one", op=op, operands=rows({"x": x}), expected="sizes >= 0"
+        )
     total: Size = 0
     for piece in pieces:
         total = dims.add(total, piece)

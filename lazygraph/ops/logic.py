@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+from typing import cast as typed
+
+import numpy as np
+
 from lazygraph.dtypes import DType, DTypeLike, as_dtype, bool_
 from lazygraph.errors import DTypeError, OperandError
 from lazygraph.ops.checks import (
@@ -9,7 +14,6 @@ from lazygraph.ops.checks import (
     FLOAT,
     INTEGER,
     NUMBER,
-    UNSIGNED_INTEGER,
     Types,
     broadcast,
     dtype_among,
@@ -178,10 +182,24 @@ def bit_xor(a: Operand, b: Operand) -> Tensor:
     return apply("Xor" if a.dtype is bool_ else "BitwiseXor", a, b)
 
 
+def bit_shift(a: Operand, b: Operand, direction: str) -> Tensor:
+    """Return ``a`` with its bits moved by ``b`` places, ``LEFT`` or ``RIGHT``. ``T: integer``, unsigned before opset 28.
+
+    Raises:
+        OperandError: Another direction.
+
+    Spec: ai.onnx::BitShift.
+    """
+    if direction not in ("LEFT", "RIGHT"):
+        raise OperandError(f"direction is {direction!r}", op="BitShift", expected="LEFT or RIGHT")
+    a, b = operands("BitShift", a, b)
+    return apply("BitShift", a, b, direction=direction)
+
+
 # ---- choice and conversion ----
 
 
-def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
+def where(condition: Tensor | np.ndarray[Any, Any], x: Operand, y: Operand) -> Tensor:
     """Return ``x`` where the condition holds and ``y`` elsewhere, broadcast.
 
     Args:
@@ -194,12 +212,14 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
 
     Spec: ai.onnx::Where.
     """
-    if not isinstance(x, Tensor) and hasattr(x, "dtype"):
-        x = as_tensor("where", x, condition)
-    if not isinstance(y, Tensor) and hasattr(y, "dtype"):
-        y = as_tensor("where", y, condition)
+    beside = next((value for value in (condition, x, y) if isinstance(value, Tensor)), None)
+    if beside is not None:
+        condition, x, y = [
+            as_tensor("where", value, beside) if isinstance(value, (np.ndarray, np.generic)) else value
+            for value in (condition, x, y)
+        ]
     x, y = operands("where", x, y)
-    return apply("Where", condition, x, y)
+    return apply("Where", typed(Tensor, condition), x, y)
 
 
 def cast(x: Tensor, to: DTypeLike) -> Tensor:

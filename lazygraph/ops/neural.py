@@ -168,7 +168,10 @@ def _channel_norm_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         channels = x.shape[1]
         if isinstance(channels, int) and (groups < 1 or channels % groups):
             raise ShapeError(
-                f"{channels} channels in {groups} groups", op=op, operands=rows({"x": x}), expected="channels that divide"
+                f"{channels} channels in {groups} groups",
+                op=op,
+                operands=rows({"x": x}),
+                expected="channels that divide",
             )
         for label, tensor in (("scale", scale), ("bias", bias)):
             exact_rank(op, label, tensor, 1)
@@ -266,7 +269,10 @@ def _rotary_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     turned = attrs.get("rotary_embedding_dim", 0) or head_size
     if isinstance(turned, int) and (turned % 2 or (isinstance(head_size, int) and turned > head_size)):
         raise ShapeError(
-            f"{turned} of {head_size} numbers per head are rotated", op=op, operands=rows(labelled), expected="an even number"
+            f"{turned} of {head_size} numbers per head are rotated",
+            op=op,
+            operands=rows(labelled),
+            expected="an even number",
         )
     for cache in (cos, sin):
         if cache.known_shape is not None:

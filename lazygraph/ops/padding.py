@@ -169,7 +169,9 @@ def _space_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 def _divided(op: str, x: Tensor, size: Size, by: int) -> Size:
     if isinstance(size, int) and size % by:
-        raise ShapeError(f"{size} does not divide by {by}", op=op, operands=rows({"x": x}), expected="a size that divides")
+        raise ShapeError(
+            f"{size} does not divide by {by}", op=op, operands=rows({"x": x}), expected="a size that divides"
+        )
     return dims.floordiv(size, by)
 
 
@@ -203,7 +205,9 @@ def _resize_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     x, _, scales, sizes = between(op, inputs, 1, 4)
     x = typed(Tensor, x)
     if (scales is None) == (sizes is None):
-        raise OperandError("scales and sizes exclude each other", op=op, operands=rows({"x": x}), expected="exactly one")
+        raise OperandError(
+            "scales and sizes exclude each other", op=op, operands=rows({"x": x}), expected="exactly one"
+        )
     if x.known_shape is None:
         return [(x.dtype, None)]
     places = axes_of(op, attrs.get("axes") or range(len(x.shape)), len(x.shape), {"x": x})
@@ -214,7 +218,10 @@ def _resize_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     given = wanted if factors is None else np.asarray(factors).tolist() if isinstance(factors, np.ndarray) else None
     if given is not None and len(given) != len(places):
         raise ShapeError(
-            f"{len(given)} numbers for {len(places)} axes", op=op, operands=rows({"x": x}), expected="one number per axis"
+            f"{len(given)} numbers for {len(places)} axes",
+            op=op,
+            operands=rows({"x": x}),
+            expected="one number per axis",
         )
     shape = list(x.shape)
     for i, axis in enumerate(places):
@@ -272,7 +279,9 @@ def repeat(x: Tensor, repeats: int | Dim, axis: int) -> Tensor:
     """
     place = axis_of("repeat", axis, len(x.shape), operands={"x": x})
     if isinstance(repeats, int) and repeats < 0:
-        raise ShapeError(f"repeats is {repeats}", op="repeat", operands=rows({"x": x}), expected="repeats of at least 0")
+        raise ShapeError(
+            f"repeats is {repeats}", op="repeat", operands=rows({"x": x}), expected="repeats of at least 0"
+        )
     if type(repeats) is int and repeats == 1:
         return x
     sizes: list[Size] = [1] * (len(x.shape) + 1)

@@ -38,7 +38,9 @@ def _scale_fits(op: str, x: Tensor, scale: Tensor, zero: Tensor | None, attrs: A
         if len(zero.shape) != len(scale.shape) or any(
             meet(a, b) is None for a, b in zip(zero.shape, scale.shape, strict=True)
         ):
-            raise ShapeError("scale and zero_point differ", op=op, operands=rows(operands), expected="one shape for both")
+            raise ShapeError(
+                "scale and zero_point differ", op=op, operands=rows(operands), expected="one shape for both"
+            )
     if x.known_shape is None or not scale.known_shape or scale.known_shape == (1,):
         return
     block = attrs.get("block_size", 0)
@@ -48,7 +50,10 @@ def _scale_fits(op: str, x: Tensor, scale: Tensor, zero: Tensor | None, attrs: A
             raise ShapeError("scale of blocks", op=op, operands=rows(operands), expected="a scale with the rank of x")
     elif len(scale.shape) != 1 or meet(scale.shape[0], x.shape[axis]) is None:
         raise ShapeError(
-            f"scale does not fit axis {axis}", op=op, operands=rows(operands), expected=f"a scalar, or {x.shape[axis]} scales"
+            f"scale does not fit axis {axis}",
+            op=op,
+            operands=rows(operands),
+            expected=f"a scalar, or {x.shape[axis]} scales",
         )
 
 

@@ -23,14 +23,12 @@ from lazygraph.ops.checks import (
     between,
     dtype_among,
     exactly,
-    first,
     fresh,
     rows,
-    types,
 )
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, apply_all, as_tensor, has_op, known_ints, rule
 from lazygraph.ops.elementwise import abs as absolute
-from lazygraph.ops.elementwise import log, neg, sqrt, square, sub
+from lazygraph.ops.elementwise import log, sqrt, square, sub
 from lazygraph.ops.logic import cast, logical_not
 from lazygraph.ops.shaping import reshape
 from lazygraph.ops.sizes import shape

@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from typing import cast as typed
 
 import numpy as np
 
@@ -174,7 +173,9 @@ def _default(attribute: Any) -> Any:
 # ---- one call ----
 
 
-def call_op(name: str, operands: Sequence[Any], attributes: dict[str, Any], anchor: Tensor | Graph | None = None) -> Any:
+def call_op(
+    name: str, operands: Sequence[Any], attributes: dict[str, Any], anchor: Tensor | Graph | None = None
+) -> Any:
     """Check and add one operator call; return its output, or the tuple of all of them where the schema has several.
 
     Raises:
@@ -222,7 +223,10 @@ def _inputs(schema: OpSchema, operands: Sequence[Any], attributes: dict[str, Any
     for name in attributes:
         if name in names and name not in schema.attributes:
             raise OperandError(
-                f"{name!r} is an operand", op=schema.name, operands=shown, expected=f"operands by position: {', '.join(names)}"
+                f"{name!r} is an operand",
+                op=schema.name,
+                operands=shown,
+                expected=f"operands by position: {', '.join(names)}",
             )
     if len(given) > schema.max_input:
         raise OperandError(
@@ -269,7 +273,9 @@ def _shown(value: Any) -> str:
     return describe(value) if isinstance(value, Tensor) else "left out" if value is None else repr(value)
 
 
-def _constant(schema: OpSchema, formal: Any, value: Any, bound: Tensor | None, like: Tensor | None, graph: Graph) -> Tensor:
+def _constant(
+    schema: OpSchema, formal: Any, value: Any, bound: Tensor | None, like: Tensor | None, graph: Graph
+) -> Tensor:
     """Return a value as a constant of the type that its place in the signature asks for."""
     if bound is not None:
         return as_tensor(schema.name, value, bound)

@@ -100,22 +100,18 @@ def reshape(x: Tensor, shape: Sequence[SizeLike] | SizeLike | Tensor) -> Tensor:
     sizes = [size if size == -1 and isinstance(size, int) else x.graph.size(size) for size in given]
     result = _reshaped("reshape", x, sizes, allowzero=True)
 
-    # At most one named size: it becomes the -1, and no arithmetic on sizes is left in the graph. A size that stands
-    # where it stood before is ONNX's 0.
+    # A size that stands where it stood before is ONNX's 0; then one named size can be the -1, and no arithmetic on
+    # sizes is left in the graph. (-1 beside a size that is 0 at run time has no answer, so the copies come first.)
     target: list[Size] = list(sizes)
     source = x.known_shape or ()
-    free = [i for i, size in enumerate(target) if isinstance(size, Dim)]
-    if -1 not in target and free and all(size != 0 for size in target):
-        target[free[0]] = -1
-        free = free[1:]
-    for i in free:
-        if 0 not in sizes and i < len(source) and source[i] == target[i]:
-            target[i] = 0
+    if 0 not in sizes:
+        target = [0 if isinstance(b, Dim) and i < len(source) and source[i] == b else b for i, b in enumerate(target)]
+        free = [i for i, size in enumerate(target) if isinstance(size, Dim)]
+        if -1 not in target and free:
+            target[free[0]] = -1
     allow = {"allowzero": 1} if 0 in sizes else {}
     if all(isinstance(size, int) for size in target):
-        made = x.graph.emit(
-            "Reshape", (x, x.graph.ints(typed("list[int]", target))), allow, [(x.dtype, result)]
-        )[0]
+        made = x.graph.emit("Reshape", (x, x.graph.ints(typed("list[int]", target))), allow, [(x.dtype, result)])[0]
         if x.value is not None and result is not None and not any(isinstance(size, Dim) for size in result):
             made.value = x.value.reshape(result)
         return made
@@ -131,7 +127,10 @@ def _flatten_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     rank = len(x.shape)
     if not -rank <= axis <= rank:
         raise IndexRangeError(
-            f"axis {axis} of a tensor with {rank} axes", op=op, operands=rows({"x": x}), expected=f"axis in [{-rank}, {rank}]"
+            f"axis {axis} of a tensor with {rank} axes",
+            op=op,
+            operands=rows({"x": x}),
+            expected=f"axis in [{-rank}, {rank}]",
         )
     axis = axis + rank if axis < 0 else axis
     return [(x.dtype, (dims.product(x.shape[:axis]), dims.product(x.shape[axis:])))]
@@ -201,7 +200,10 @@ def _squeeze_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     for axis in drop:
         if dims.equal(x.shape[axis], 1) is False:
             raise ShapeError(
-                f"axis {axis} has size {x.shape[axis]}", op=op, operands=rows({"x": x}), expected="squeezed axes of size 1"
+                f"axis {axis} has size {x.shape[axis]}",
+                op=op,
+                operands=rows({"x": x}),
+                expected="squeezed axes of size 1",
             )
     return [(x.dtype, tuple(size for axis, size in enumerate(x.shape) if axis not in drop))]
 

@@ -24,7 +24,9 @@ TO_THE_FRONT = -(2**63)
 def _slice_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     x, starts, ends, axes, steps = [*inputs, None, None, None, None][:5]
     if x is None or starts is None or ends is None:
-        raise OperandError("x, starts or ends is missing", op=op, expected="x, starts, ends, and perhaps axes and steps")
+        raise OperandError(
+            "x, starts or ends is missing", op=op, expected="x, starts, ends, and perhaps axes and steps"
+        )
     if x.known_shape is None:
         return [(x.dtype, None)]
     count = next((t.shape[0] for t in (starts, ends) if t.known_shape), None)
@@ -40,7 +42,10 @@ def _slice_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     lengths = {len(values) for values in (firsts, lasts, strides, places) if values is not None}
     if len(lengths) > 1:
         raise ShapeError(
-            "starts, ends, axes and steps differ in length", op=op, operands=rows({"x": x}), expected="one each per axis"
+            "starts, ends, axes and steps differ in length",
+            op=op,
+            operands=rows({"x": x}),
+            expected="one each per axis",
         )
     sizes = list(x.shape)
     for i, axis in enumerate(places):

@@ -37,7 +37,9 @@ def _per_axis(op: str, attrs: Attrs, name: str, count: int, default: int) -> lis
     if len(values) != count:
         raise ShapeError(f"{len(values)} {name} for {count} spatial axes", op=op, expected=f"{count} {name}")
     if any(value < (0 if name == "pads" else 1) for value in values):
-        raise ShapeError(f"{name} are {list(values)}", op=op, expected=f"{name} of at least {0 if name == 'pads' else 1}")
+        raise ShapeError(
+            f"{name} are {list(values)}", op=op, expected=f"{name} of at least {0 if name == 'pads' else 1}"
+        )
     return list(values)
 
 
@@ -121,7 +123,10 @@ def _conv_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     same_size(op, labelled, "channels of x equal to w.shape[1] * group", x.shape[1], dims.multiply(w.shape[1], group))
     if isinstance(w.shape[0], int) and w.shape[0] % group:
         raise ShapeError(
-            f"{w.shape[0]} filters in {group} groups", op=op, operands=rows(labelled), expected="filters that divide by group"
+            f"{w.shape[0]} filters in {group} groups",
+            op=op,
+            operands=rows(labelled),
+            expected="filters that divide by group",
         )
     if op == "Conv":
         _bias(op, labelled, third, w.shape[0])

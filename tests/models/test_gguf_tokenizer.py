@@ -211,9 +211,10 @@ def _pieces_and_scores() -> tuple[list[str], list[float], list[int]]:
     core = Core(models.BPE())
     spaced = "▁" + _TEXT.replace(" ", "▁")
     core.train_from_iterator([spaced] * 2, trainers.BpeTrainer(vocab_size=200, show_progress=False))
-    learned = [piece for piece, _ in sorted(core.get_vocab().items(), key=lambda entry: entry[1])]
+    ranked = [piece for piece, _ in sorted(core.get_vocab().items(), key=lambda entry: entry[1])]
+    learned = random.Random(5).sample(ranked, len(ranked))  # ids need not follow the scores
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *learned]
-    scores = [0.0] * 259 + [-float(rank) for rank in range(len(learned))]
+    scores = [0.0] * 259 + [-float(ranked.index(piece)) for piece in learned]
     types = [_UNKNOWN, _CONTROL, _CONTROL] + [_BYTE] * 256 + [_NORMAL] * len(learned)
     return tokens, scores, types
 

@@ -112,6 +112,11 @@ def test_broken_bytes_are_replaced_as_decode_replaces_them() -> None:
         assert "".join(map(stream.push, tokens)) + stream.finish() == core.decode(tokens)
 
 
+def test_a_byte_that_begins_no_character_is_not_waited_for() -> None:
+    stream = _stream(_CORES["byte fallback"])
+    assert [stream.push(token) for token in (0xFF, 0xE2, 0x41, 0xC3, 0xA9)] == ["\ufffd", "", "\ufffd" * 2, "", "é"]
+
+
 def test_characters_before_a_broken_byte_stay_as_they_were_shown() -> None:
     core = _CORES["byte fallback"]
     stream = _stream(core)

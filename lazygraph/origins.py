@@ -1,0 +1,145 @@
+"""Where tensors come from: operator calls, inputs and constants, each with the user's line; how messages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lazygraph.arrays import LazyArray
+from lazygraph.dtypes import DTypeLike, as_dtype
+from lazygraph.errors import GraphMismatchError, OperandError
+from lazygraph.where import Where
+
+if TYPE_CHECKING:
+    from lazygraph.tensor import Graph, Tensor
+
+
+class Node:
+    """One operator call: what it reads, what it makes, and the user's line that asked for it."""
+
+    __slots__ = ("at", "attrs", "domain", "inputs", "op", "outputs", "scope", "serial")
+
+    def __init__(
+        self,
+        op: str,
+        domain: str,
+        inputs: tuple[Tensor | None, ...],
+        attrs: dict[str, Any],
+        scope: str,
+        serial: int,
+        at: Where | None,
+    ) -> None:
+        self.op = op
+        self.domain = domain
+        self.inputs = inputs
+        self.attrs = attrs
+        self.scope = scope
+        self.serial = serial
+        self.at = at
+        self.outputs: tuple[Tensor, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.op} at {self.at}>"
+
+
+class Input:
+    """Where a graph input comes from: its name and the user's line."""
+
+    __slots__ = ("at", "name")
+
+    def __init__(self, name: str, at: Where | None) -> None:
+        self.name = name
+        self.at = at
+
+
+class Constant:
+    """Where a constant comes from: its numbers (perhaps not read yet), its name if it has one, the user's line."""
+
+    __slots__ = ("array", "at", "name", "scope", "serial")
+
+    def __init__(
+        self, array: np.ndarray[Any, Any] | LazyArray, name: str | None, scope: str, serial: int, at: Where | None
+    ) -> None:
+        self.array = array
+        self.name = name
+        self.scope = scope
+        self.serial = serial
+        self.at = at
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """Return the numbers."""
+        return self.array.read() if isinstance(self.array, LazyArray) else self.array
+
+
+def describe(tensor: Tensor) -> str:
+    """Return the row that stands for a tensor in a message: dtype, shape and where it comes from."""
+    shape = "(unknown)" if tensor.known_shape is None else shape_text(tensor.known_shape)
+    origin = tensor.origin
+    if isinstance(origin, Input):
+        source = f"input {origin.name!r}"
+    elif isinstance(origin, Constant):
+        source = (f"const {origin.name!r}" if origin.name else "a constant") + (f" at {origin.at}" if origin.at else "")
+        if tensor.value is not None and tensor.value.size <= 8:
+            source += f" = {tensor.value.tolist()}"
+    else:
+        source = origin.op + (f" at {origin.at}" if origin.at else "")
+    return f"{tensor.dtype} {shape} from {source}"
+
+
+def shape_text(shape: Sequence[object]) -> str:
+    """Return ``(3, seq)``, ``(8,)`` or ``()``."""
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def same_graph(op: str, tensors: Sequence[Tensor | None]) -> Graph:
+    """Return the graph that all the tensors belong to.
+
+    Raises:
+        GraphMismatchError: They belong to more than one.
+        OperandError: There is no tensor among them.
+    """
+    graph: Graph | None = None
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        try:
+            if tensor.graph is graph:
+                continue
+        except AttributeError:
+            raise OperandError(
+                f"{type(tensor).__name__} {tensor!r} is no tensor",
+                op=op,
+                expected="tensors",
+                hint="x.const(...) makes an array a constant of the graph of x",
+            ) from None
+        if graph is not None:
+            raise GraphMismatchError(
+                "tensors of two different graphs meet",
+                op=op,
+                operands={f"operand {i}": describe(t) for i, t in enumerate(tensors) if t is not None},
+                expected="every operand grown from one anchor",
+                hint="declare further inputs with lg.input(..., anchor=x) and constants with x.const(...)",
+            )
+        graph = tensor.graph
+    if graph is None:
+        raise OperandError("no tensor among the operands", op=op, expected="at least one tensor")
+    return graph
+
+
+def frozen_array(array: object, dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
+    """Return a read-only array of its own; Python floats become float32 and ints int64 unless ``dtype`` says."""
+    wanted = None if dtype is None else as_dtype(dtype).numpy
+    given = np.asarray(array)
+    if wanted is None and not isinstance(array, (np.ndarray, np.generic)):
+        wanted = {"f": np.dtype(np.float32), "i": np.dtype(np.int64)}.get(given.dtype.kind)
+    if given.dtype.kind in "UST":
+        wanted = np.dtype(object)
+    stored = (
+        np.array(given, dtype=wanted, order="C") if given.flags.writeable or wanted else np.ascontiguousarray(given)
+    )
+    as_dtype(stored.dtype)  # refused here when ONNX has no such type
+    stored = stored.reshape(given.shape)
+    stored.setflags(write=False)
+    return stored
