@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -12,8 +12,10 @@ from lazygraph.dims import Size, SizeLike
 from lazygraph.dtypes import DTypeLike, float32
 from lazygraph.errors import (
     CacheError,
+    CacheLayerError,
     CacheOverflowError,
     CacheStepError,
+    OperandError,
     SeqLenMismatchError,
     SlotCountError,
     SlotDTypeError,
@@ -23,6 +25,7 @@ from lazygraph.errors import (
 from lazygraph.ops.checks import meet
 from lazygraph.ops.shaping import sizes_tensor
 from lazygraph.tensor import Graph, Shape, Tensor, describe, shape_text
+from lazygraph.whole import whole
 
 Lowering = Literal["buffer", "view"]
 Buffers = tuple[tuple[Tensor, ...], ...]
@@ -86,7 +89,8 @@ class LatentCache:
         slot_names: Sequence[str] | None = None,
     ) -> None:
         declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
-        if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position <= declared.max_seq_len:
+        start = whole(position)
+        if start is None or not 0 <= start <= declared.max_seq_len:
             raise CacheError(
                 f"position {position!r} of {declared.max_seq_len} rows",
                 op="LatentCache",
@@ -94,9 +98,9 @@ class LatentCache:
                 wanted=declared.max_seq_len,
                 got=position,
             )
-        graph = anchor.graph if isinstance(anchor, Tensor) else anchor
+        graph = _graph_of(anchor)
         filled = _zeros(graph, declared) if buffers is None else _given(graph, declared, buffers)
-        self._state = _State(declared, filled, position, (0,) * declared.n_layers, None, False, "buffer")
+        self._state = _State(declared, filled, start, (0,) * declared.n_layers, None, False, "buffer")
 
     @classmethod
     def inputs(
@@ -129,7 +133,7 @@ class LatentCache:
                 the slice; rows beyond are masked (:meth:`causal_mask`).
         """
         declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
-        graph = anchor.graph if isinstance(anchor, Tensor) else anchor
+        graph = _graph_of(anchor)
         ops.size_input(position, graph, 0, declared.max_seq_len)
         length = graph.size(position)
         rows = declared.max_seq_len if lowering == "buffer" else graph.size(dims.size("rows", 1, declared.max_seq_len))
@@ -186,10 +190,11 @@ class LatentCache:
 
     def __repr__(self) -> str:
         declared = self.layout
+        length = str(self.current_seq_len)
         slots = " + ".join(f"{name} {list(sizes)}" for name, sizes in zip(declared.slot_names, declared.trailing, strict=True))
         return (
             f"{type(self).__name__}({declared.n_layers} layers x ({slots}) {declared.dtype}, "
-            f"{self.current_seq_len}/{declared.max_seq_len} rows, {declared.nbytes:,} bytes)"
+            f"{f'({length})' if ' ' in length else length}/{declared.max_seq_len} rows, {declared.nbytes:,} bytes)"
         )
 
     # ---- writing ----
@@ -215,7 +220,7 @@ class LatentCache:
         """
         state = self._state
         layer = state.layout.check_layer("append", layer)
-        given = tuple(slots)
+        given = self._listed(layer, slots)
         count = self._checked_rows(layer, given)
         if count == 0:
             return self
@@ -249,7 +254,7 @@ class LatentCache:
         count = self._step_size(n)
         if count == 0:
             return self
-        taking_part = range(self.n_layers) if layers is None else sorted({state.layout.check_layer("advance_by", i) for i in layers})
+        taking_part = self._taking_part(layers)
         for layer in range(self.n_layers):
             wanted = count if layer in taking_part else 0
             if dims.equal(state.pending[layer], wanted) is not True:
@@ -342,6 +347,19 @@ class LatentCache:
         }
 
     # ---- checks ----
+
+    def _listed(self, layer: int, slots: Any) -> tuple[Tensor, ...]:
+        if isinstance(slots, Tensor) or not isinstance(slots, Iterable):
+            raise SlotCountError(
+                "one tensor where a list of them is wanted" if isinstance(slots, Tensor) else f"{slots!r} for the slots",
+                op="append",
+                operands={"cache": repr(self)},
+                expected="a list of one tensor per slot",
+                layer=layer,
+                wanted=self.n_slots,
+                got=1 if isinstance(slots, Tensor) else slots,
+            )
+        return tuple(slots)
 
     def _checked_rows(self, layer: int, given: tuple[Tensor, ...]) -> Size:
         """Return how many rows the tensors bring, each fitting its slot. The order of checks is the contract's."""
@@ -462,12 +480,31 @@ class LatentCache:
             got=end,
         )
 
+    def _taking_part(self, layers: Sequence[int] | None) -> list[int]:
+        if layers is None:
+            return list(range(self.n_layers))
+        listed = list(layers) if isinstance(layers, Iterable) else None
+        if listed is None:
+            raise CacheLayerError(
+                f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
+            )
+        return sorted({self.layout.check_layer("advance_by", layer) for layer in listed})
+
     def _step_size(self, n: SizeLike) -> Size:
-        if isinstance(n, int) and (isinstance(n, bool) or n < 0):
+        number = whole(n)
+        if isinstance(n, bool) or (number is not None and number < 0):
             raise CacheStepError(
                 f"advance by {n!r} rows", op="advance_by", expected="a size of at least 0", wanted=0, got=n
             )
         return self._state.buffers[0][0].graph.size(n)
+
+
+def _graph_of(anchor: Any) -> Graph:
+    if isinstance(anchor, Graph):
+        return anchor
+    if not isinstance(anchor, Tensor):
+        raise OperandError(f"the anchor is {anchor!r}", op="LatentCache", expected="a tensor of the graph that the cache joins")
+    return anchor.graph
 
 
 def _row_index(state: _State, count: Size) -> Tensor:

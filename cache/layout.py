@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from lazygraph.dtypes import DType, DTypeLike, as_dtype
 from lazygraph.errors import CacheError, CacheLayerError, DTypeError, SlotCountError, SlotShapeError
+from lazygraph.whole import whole
 
 _DTYPES = (
     "float32 float64 float16 bfloat16 int8 uint8 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz".split()
@@ -59,7 +60,8 @@ class CacheLayout:
         Raises:
             CacheLayerError: It is not in ``[0, n_layers)``; negative numbers are refused too.
         """
-        if isinstance(layer, bool) or not hasattr(layer, "__index__") or not 0 <= int(layer) < self.n_layers:
+        number = whole(layer)
+        if number is None or not 0 <= number < self.n_layers:
             raise CacheLayerError(
                 f"layer {layer!r} of a cache with {self.n_layers}",
                 op=op,
@@ -68,7 +70,7 @@ class CacheLayout:
                 wanted=range(self.n_layers),
                 got=layer,
             )
-        return int(layer)
+        return number
 
     def check_slot(self, op: str, slot: int) -> int:
         """Return the slot.
@@ -76,7 +78,8 @@ class CacheLayout:
         Raises:
             CacheLayerError: It is not in ``[0, n_slots)``.
         """
-        if isinstance(slot, bool) or not hasattr(slot, "__index__") or not 0 <= int(slot) < self.n_slots:
+        number = whole(slot)
+        if number is None or not 0 <= number < self.n_slots:
             raise CacheLayerError(
                 f"slot {slot!r} of a cache with {self.n_slots}",
                 op=op,
@@ -85,7 +88,7 @@ class CacheLayout:
                 wanted=range(self.n_slots),
                 got=slot,
             )
-        return int(slot)
+        return number
 
 
 def layout(
@@ -103,9 +106,9 @@ def layout(
         SlotShapeError: A trailing size is not an int of at least 1.
         DTypeError: An element type that no cache keeps.
     """
-    _at_least_one("n_layers", n_layers)
-    _at_least_one("max_seq_len", max_seq_len)
-    trailing = tuple(_trailing(i, sizes) for i, sizes in enumerate(slot_trailing))
+    layers = _at_least_one("n_layers", n_layers)
+    capacity = _at_least_one("max_seq_len", max_seq_len)
+    trailing = tuple(_trailing(i, sizes) for i, sizes in enumerate(_listed("slot_trailing", slot_trailing)))
     if not trailing:
         raise SlotCountError("a cache without slots", op="LatentCache", expected="at least one slot", wanted=1, got=0)
 
@@ -121,24 +124,40 @@ def layout(
     kept = as_dtype(dtype)
     if kept.name not in _DTYPES:
         raise DTypeError(f"a cache of {kept}", op="LatentCache", expected="one of " + ", ".join(_DTYPES))
-    return CacheLayout(int(n_layers), int(max_seq_len), trailing, kept, names)
+    return CacheLayout(layers, capacity, trailing, kept, names)
 
 
-def _at_least_one(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+def _at_least_one(name: str, value: Any) -> int:
+    number = whole(value)
+    if number is None or number < 1:
         raise CacheError(
             f"{name} is {value!r}", op="LatentCache", expected=f"{name} an int of at least 1", wanted=1, got=value
         )
+    return number
 
 
-def _trailing(slot: int, sizes: Sequence[int]) -> tuple[int, ...]:
-    given = list(sizes)
-    if any(isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 1 for size in given):
+def _listed(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, Iterable):
         raise SlotShapeError(
-            f"slot {slot} has trailing sizes {given}",
+            f"{name} is {value!r}",
+            op="LatentCache",
+            expected="a list of trailing sizes per slot, such as [[512], [64]]",
+            got=value,
+        )
+    return list(value)
+
+
+def _trailing(slot: int, sizes: Any) -> tuple[int, ...]:
+    given = list(sizes) if isinstance(sizes, Iterable) else None
+    numbers = [whole(size) for size in given] if given is not None else [None]
+    kept = tuple(number for number in numbers if number is not None and number >= 1)
+    if len(kept) != len(numbers):
+        raise SlotShapeError(
+            f"slot {slot} has trailing sizes {sizes if given is None else given}",
             op="LatentCache",
             expected="ints of at least 1 (an empty list is a row of one number)",
+            hint=f"slot_trailing is a list of lists: [[{sizes}]]" if whole(sizes) is not None else "",
             slot=slot,
-            got=given,
+            got=sizes if given is None else given,
         )
-    return tuple(int(size) for size in given)
+    return kept

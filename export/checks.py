@@ -9,7 +9,7 @@ from lazygraph import dims
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import DType, dtype_of_onnx
 from lazygraph.errors import ExportError, ShapeError
-from lazygraph.export import targets, versions
+from lazygraph.export import versions
 from lazygraph.export.lower import type_of, write_type
 from lazygraph.export.program import Program
 from lazygraph.export.stored import Stored
@@ -29,20 +29,16 @@ FAULTS: dict[tuple[str, str], tuple[str, str]] = {
 _SHOWN = 1024
 
 
-def check(program: Program, model: ModelProto, target: str | None) -> None:
-    """Ask onnx what it thinks of a lowered program, and the target whether it can run it.
+def check(program: Program, model: ModelProto) -> None:
+    """Ask onnx what it thinks of a lowered program.
 
     Args:
         program: What was lowered.
         model: Its model, still without initialisers; unchanged afterwards.
-        target: ``"cpu"``, ``"cuda"`` or None.
 
     Raises:
         ExportError: onnx refuses the model, or infers another type or shape than lazygraph.
-        UnsupportedError: The target cannot run a node.
     """
-    if target is not None:
-        targets.check(program, target, model.opset_import[0].version)
     _second_opinion(program, _checkable(program, model))
 
 

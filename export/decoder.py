@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 Logits = np.ndarray[Any, np.dtype[np.float32]]
+Ids = np.ndarray[Any, np.dtype[np.int64]]
+
+# A long prompt runs in pieces of so many tokens: its scores, heads x tokens x rows, would fill the memory in one.
+CHUNK = 512
 
 
 class Decoder:
@@ -103,16 +107,22 @@ class Decoder:
         first = 0 if logits == "all" else len(ids) - 1
         out = np.empty((len(ids) - first, self.manifest.vocab_size), np.float32)
 
-        inputs = {
-            "input_ids": ids,
-            "past_len": np.array(self._length, np.int64),
-            "logits_from": np.array(first, np.int64),
-        }
-        self._memory.bind(self._binding, self._length + len(ids))
-        run_bound(self._session, self._binding, inputs, {"logits": out})
-        self._memory.settle()
+        for start in range(0, len(ids), CHUNK):
+            end = min(start + CHUNK, len(ids))
+            self._step(ids[start:end], self._length + start, out[max(start - first, 0) : max(end - first, 0)])
         self._length += len(ids)
         return out
+
+    def _step(self, ids: Ids, past: int, out: Logits) -> None:
+        """Run the graph once: write the rows of ``ids`` from row ``past`` on, and the last logits to ``out``."""
+        inputs = {
+            "input_ids": ids,
+            "past_len": np.array(past, np.int64),
+            "logits_from": np.array(len(ids) - len(out), np.int64),
+        }
+        self._memory.bind(self._binding, past + len(ids))
+        run_bound(self._session, self._binding, inputs, {"logits": out})
+        self._memory.settle()
 
     def truncate(self, length: int) -> None:
         """Forget every token from ``length`` on; what is appended next is as if they had never been read.
@@ -179,7 +189,7 @@ class Decoder:
 
     def _generate(
         self,
-        prompt: np.ndarray[Any, np.dtype[np.int64]],
+        prompt: Ids,
         max_new_tokens: int,
         sampler: Sampler,
         stops: frozenset[int],
@@ -197,7 +207,7 @@ class Decoder:
                 return
             row = self.append([token], logits="last")[0]
 
-    def _checked_ids(self, token_ids: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _checked_ids(self, token_ids: Sequence[int]) -> Ids:
         given = np.asarray(token_ids)
         if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
             what = "no token" if given.size == 0 else f"{given.dtype} of {given.ndim} axes"

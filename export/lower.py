@@ -23,8 +23,8 @@ GRAPH_NAME = "lazygraph"
 
 def lower(
     program: Program,
+    domains: Mapping[str, int],
     *,
-    opset: int | None = None,
     ir_version: int | None = None,
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
@@ -33,19 +33,18 @@ def lower(
 
     Args:
         program: What to write.
-        opset: The ai.onnx opset to declare; None for the lowest that means the same.
+        domains: The version of every domain (see :func:`lazygraph.export.versions.opsets`).
         ir_version: The IR version to declare, at least what is needed; None for the lowest.
         metadata: Texts kept with the model.
         value_info: Also write the types of intermediate values.
 
     Raises:
-        UnsupportedError: A node needs another opset than asked for.
-        ExportError: An attribute that ONNX cannot hold, or a call that no schema accepts.
+        OperandError: The IR version is lower than what is needed.
+        ExportError: An attribute that ONNX cannot hold.
     """
     from onnx import ModelProto
 
     model = ModelProto(producer_name="lazygraph", producer_version=VERSION)
-    domains = versions.opsets(program.nodes, program.graph.opset, opset)
     for domain, version in domains.items():
         model.opset_import.add(domain=domain, version=version)
     model.ir_version = _ir(program, domains, ir_version)
@@ -87,7 +86,7 @@ def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> Non
     target.type.CopyFrom(type_of(dtype, shape))
 
 
-def _ir(program: Program, domains: dict[str, int], wanted: int | None) -> int:
+def _ir(program: Program, domains: Mapping[str, int], wanted: int | None) -> int:
     dtypes = {tensor.dtype for tensor in program.inputs.values()} | {stored.dtype for stored in program.weights}
     dtypes.update([tensor.dtype for node in program.nodes for tensor in node.outputs])
     needed = versions.ir_version(domains, dtypes)

@@ -30,7 +30,7 @@ class Program:
         declared: The shapes that outputs were declared with, where they were.
         names: Value names by origin, one per output of it; ``""`` for an output that nobody reads.
         node_names: Node names, in the order of ``nodes``.
-        copies: ``(source name, output name, tensor, node name)`` of outputs that need an Identity.
+        copies: ``(source name, output name, node, node name)`` of outputs that need an Identity.
     """
 
     graph: Graph
@@ -41,7 +41,12 @@ class Program:
     declared: dict[str, Shape]
     names: dict[Origin, tuple[str, ...]] = field(default_factory=dict)
     node_names: list[str] = field(default_factory=list)
-    copies: list[tuple[str, str, Tensor, str]] = field(default_factory=list)
+    copies: list[tuple[str, str, Node, str]] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[Node]:
+        """Every operator call that the file has, the copies of outputs too."""
+        return [*self.nodes, *[node for _, _, node, _ in self.copies]]
 
     def name_of(self, tensor: Tensor) -> str:
         """Return the name that the tensor has in the file."""
@@ -50,7 +55,7 @@ class Program:
     def lines(self) -> dict[str, tuple[str, Where | None]]:
         """Return by node name the operator and the user's line."""
         found = {name: (node.op, node.at) for name, node in zip(self.node_names, self.nodes, strict=True)}
-        found.update({name: ("Identity", tensor.origin.at) for _, _, tensor, name in self.copies})
+        found.update({name: (node.op, node.at) for _, _, node, name in self.copies})
         return found
 
 
@@ -154,7 +159,9 @@ class _Namer:
         self._name_weights(weights)
         for name, tensor in program.outputs.items():
             if name not in direct.values():
-                program.copies.append((program.name_of(tensor), name, tensor, self._fresh("", "identity")))
+                copy = Node("Identity", "", (tensor,), {}, "", 0, tensor.origin.at)
+                copy.outputs = (tensor,)
+                program.copies.append((program.name_of(tensor), name, copy, self._fresh("", "identity")))
 
     def _distinct_constants(self) -> list[tuple[Stored, list[Constant]]]:
         """Return each content with the constants that have it; the first of them stands for all."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lazygraph.errors import ExportError, OperandError
-from lazygraph.export import checks, files
+from lazygraph.export import checks, files, targets, versions
 from lazygraph.export.collector import collector_paused
 from lazygraph.export.lower import lower
 from lazygraph.export.program import Outputs, Program, collect
@@ -162,8 +162,12 @@ def checked_model(
     """Return the model of a program, checked, all but its weights (see :func:`to_onnx`)."""
     with collector_paused():
         checks.declared_shapes(program)
-        model = lower(program, opset=opset, ir_version=ir_version, metadata=metadata, value_info=value_info)
-        checks.check(program, model, target)
+        domains = versions.opsets(program.calls, program.graph.opset, opset)
+        if target is not None:
+            may_rise = opset is None and program.graph.opset is None
+            domains[""] = targets.settle(program, target, domains[""], may_rise)
+        model = lower(program, domains, ir_version=ir_version, metadata=metadata, value_info=value_info)
+        checks.check(program, model)
     return model
 
 

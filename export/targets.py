@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from lazygraph.dtypes import DType
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
@@ -24,9 +24,10 @@ _NO_KERNEL = frozenset({("", "Constant")})
 _CUDA = frozenset("float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 
 
-def check(program: Program, target: str, opset: int) -> None:
-    """Require that the target runs every node.
+def settle(program: Program, target: str, opset: int, may_rise: bool) -> int:
+    """Return the lowest opset, from ``opset`` on, at which the target runs every node.
 
+    A runtime's kernels start at some version of an operator: float8 Reshape exists from opset 19 and runs from 21.
     ``cpu`` is judged by the kernels of onnxruntime's CPU provider, one by one. ``cuda`` takes what ``cpu`` takes, and any
     operator on the types that CUDA computes with; it is the weaker promise of the two.
 
@@ -36,16 +37,23 @@ def check(program: Program, target: str, opset: int) -> None:
     """
     if target not in TARGETS:
         raise OperandError(f"target {target!r}", op="export", expected="'cpu', 'cuda' or None")
-    runs: dict[object, bool] = {}
-    for node in program.nodes:
-        key = versions.call_key(node)
-        answer = runs.get(key)
-        if answer is None:
-            answer = runs[key] = _runs(node, target, opset)
-        if not answer:
-            _refuse(node, target)
-    for _, _, tensor, _ in program.copies:
-        _check_copy(tensor, target, opset)
+    calls: dict[object, Node] = {}
+    for node in program.calls:
+        calls.setdefault(versions.call_key(node), node)
+    newest = versions.newest_opset() if may_rise else opset
+    while True:
+        failing = [node for node in calls.values() if not _runs(node, target, opset)]
+        if not failing:
+            return opset
+        needed = [_first_that_runs(node, target, opset + 1, newest) for node in failing]
+        opset = max(needed)
+
+
+def _first_that_runs(node: Node, target: str, lowest: int, newest: int) -> int:
+    for opset in range(lowest, newest + 1):
+        if _runs(node, target, opset):
+            return opset
+    _refuse(node, target)
 
 
 def _runs(node: Node, target: str, opset: int) -> bool:
@@ -126,14 +134,7 @@ def _expands(node: Node, opset: int) -> bool:
     return True
 
 
-def _check_copy(tensor: Tensor, target: str, opset: int) -> None:
-    copy = Node("Identity", "", (tensor,), {}, "", 0, tensor.origin.at)
-    copy.outputs = (tensor,)
-    if not _runs(copy, target, opset):
-        _refuse(copy, target)
-
-
-def _refuse(node: Node, target: str) -> None:
+def _refuse(node: Node, target: str) -> NoReturn:
     provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[target]
     types = dict.fromkeys(str(t.dtype) for t in (*node.inputs, *node.outputs) if t is not None)
     narrow = any(name in ("bfloat16", "float8_e4m3fn", "float8_e5m2") for name in types)
@@ -148,4 +149,4 @@ def _refuse(node: Node, target: str) -> None:
     )
 
 
-__all__ = ["TARGETS", "check"]
+__all__ = ["TARGETS", "settle"]

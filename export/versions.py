@@ -7,7 +7,7 @@ those that do not stand in :data:`_CHANGES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,14 +60,13 @@ _IR_OF_DTYPE = {
 }
 
 
-def opsets(nodes: Sequence[Node], fixed: int | None, wanted: int | None, extra: Sequence[str] = ()) -> dict[str, int]:
+def opsets(nodes: Sequence[Node], fixed: int | None, wanted: int | None) -> dict[str, int]:
     """Return the version of every domain that the nodes use, ``""`` first.
 
     Args:
         nodes: The operator calls.
         fixed: The opset whose signatures the graph was written against, or None.
         wanted: An opset asked for at export, at least what the nodes need; or None for the lowest.
-        extra: Operators of the ai.onnx domain that export adds itself (Identity).
 
     Raises:
         UnsupportedError: A node needs a later opset than is fixed or asked for, or an earlier one.
@@ -109,7 +108,7 @@ def opsets(nodes: Sequence[Node], fixed: int | None, wanted: int | None, extra: 
     return {"": needs.pop(""), **dict(sorted(needs.items()))}
 
 
-def ir_version(domains: dict[str, int], dtypes: set[DType]) -> int:
+def ir_version(domains: Mapping[str, int], dtypes: set[DType]) -> int:
     """Return the lowest IR version that the opsets and element types need."""
     from onnx import helper
 

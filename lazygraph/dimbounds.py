@@ -27,6 +27,7 @@ from lazygraph.dimalgebra import (
 
 # What lazygraph.assume was told: a name, and the size that it is read as.
 assumed: dict[str, Size] = {}
+_ONE: Bounds = (1, 1)
 
 
 def smallest(*sizes: Size) -> Size:
@@ -110,7 +111,7 @@ def bounds(value: Size) -> Bounds:
     low: int | None = 0
     high: int | None = 0
     for monomial, coefficient in value.terms.items():
-        least, most = reduce(_times, map(_atom_bounds, monomial), (1, 1))
+        least, most = reduce(_times, map(_atom_bounds, monomial), _ONE)
         least, most = _times((least, most), (coefficient, coefficient))
         low = None if low is None or least is None else low + least
         high = None if high is None or most is None else high + most

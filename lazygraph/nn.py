@@ -12,21 +12,28 @@ from lazygraph.ops.checks import meet, rows
 from lazygraph.tensor import Tensor
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``x @ weight + bias``.
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:
+    """Return ``x @ weight + bias + residual``.
 
     Args:
         x: ``T (..., inputs)``.
         weight: ``T (inputs, outputs)``: the transpose of what most checkpoints store.
         bias: ``T (outputs,)`` or None.
+        residual: ``T (..., outputs)``, what the result is added to, or None.
 
     Raises:
         ShapeError: Sizes do not fit.
 
-    Spec: ai.onnx::MatMul, ai.onnx::Add.
+    Spec: ai.onnx::MatMul, ai.onnx::Add; ai.onnx::Gemm where a matrix is added to.
     """
-    y = ops.matmul(x, weight)
-    return y if bias is None else y + bias
+    if residual is not None and len(x.shape) == 2:  # one node: the product is accumulated onto the residual
+        y = ops.gemm(x, weight, residual)
+        residual = None
+    else:
+        y = ops.matmul(x, weight)
+    for added in (bias, residual):
+        y = y if added is None else y + added
+    return y
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
@@ -49,10 +56,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float = 1e-6) -> Tensor:
             operands=rows({"x": x, "weight": weight}),
             expected="weight of shape (n,), n the last size of x",
         )
+    # Spelt as onnxruntime recognises it: these six nodes become one, which x * x or Reciprocal would not.
     wide = x.astype(float32)
-    mean = ops.reduce_mean(wide * wide, -1, keepdims=True)
-    normed = wide / ops.sqrt(mean + eps)
-    return normed.astype(x.dtype) * weight
+    spread = ops.sqrt(ops.reduce_mean(ops.pow(wide, 2.0), -1, keepdims=True) + eps)
+    return (wide / spread).astype(x.dtype) * weight
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -60,8 +67,8 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: ``T (n, heads, d)``, d even.
-        cos: ``T (n, 1, d/2)``.
-        sin: ``T (n, 1, d/2)``.
+        cos: ``T (n, 1, d)`` (see :func:`rotary_tables`).
+        sin: ``T (n, 1, d)``, negative in its first half.
 
     Raises:
         ShapeError: d is odd, or the tables do not fit.
@@ -74,18 +81,21 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             f"the last size is {size}", op="rotary", operands=rows({"x": x}), expected="an even number: pairs rotate"
         )
     first, second = ops.split(x, [size // 2, size // 2], axis=-1)
-    return ops.concat([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return x * cos + ops.concat([second, first], axis=-1) * sin
 
 
 def rotary_tables(positions: Tensor, inv_freq: Tensor) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of ``positions x inv_freq``, each ``float32 (n, 1, d/2)``.
+    """Return cosines and sines for :func:`rotary`, each ``float32 (n, 1, d)``.
+
+    The sines of the first half are negative: the rotation's one minus sign, paid once per step instead of per layer.
 
     Args:
         positions: ``int64 (n,)``.
         inv_freq: ``float32 (d/2,)``, radians per position.
     """
-    angles = ops.unsqueeze(positions.astype(float32), [1, 2]) * inv_freq
-    return ops.cos(angles), ops.sin(angles)
+    angles = ops.unsqueeze(positions.astype(float32), [1, 2]) * inv_freq  # (n, 1, d/2)
+    cos, sin = ops.cos(angles), ops.sin(angles)
+    return ops.concat([cos, cos], axis=-1), ops.concat([-sin, sin], axis=-1)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -127,14 +137,14 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Te
             operands=rows({"q": q, "k": k}),
             expected="key heads that divide the query heads",
         )
-    group, n, count, width, out = heads // kv_heads, q.shape[0], k.shape[0], int(q.shape[2]), int(v.shape[2])
+    group, n = heads // kv_heads, q.shape[0]
 
-    # The queries of one group share keys and values: they become rows of one matrix, so nothing is repeated.
-    grouped = ops.transpose(ops.reshape(q * scale, [n, kv_heads, group, width]), [1, 2, 0, 3])  # (kv, group, n, d)
-    folded = ops.reshape(grouped, [kv_heads, group * n, width])
-    scores = ops.matmul(folded, ops.transpose(k, [1, 2, 0]))  # (kv, group * n, rows)
-    masked = ops.reshape(scores, [kv_heads, group, n, count]).astype(float32) + mask
-    weights = ops.softmax(masked, axis=-1).astype(v.dtype)
-    mixed = ops.matmul(ops.reshape(weights, [kv_heads, group * n, count]), ops.transpose(v, [1, 0, 2]))  # (kv, g * n, d_v)
-    unfolded = ops.transpose(ops.reshape(mixed, [kv_heads, group, n, out]), [2, 0, 1, 3])  # (n, kv, group, d_v)
-    return ops.reshape(unfolded, [n, heads * out])
+    # Every query head is a matrix of its own; its group's keys are broadcast, not repeated. onnxruntime reads keys and
+    # values where they lie: it takes the transposes into the products.
+    by_head = ops.transpose(ops.reshape(q, [n, kv_heads, group, q.shape[2]]), [1, 2, 0, 3])  # (kv, group, n, d)
+    keys = ops.transpose(ops.unsqueeze(k, 2), [1, 2, 3, 0])  # (kv, 1, d, rows)
+    scores = ops.matmul(by_head, keys) * scale  # (kv, group, n, rows)
+    weights = ops.softmax(scores.astype(float32) + mask, axis=-1).astype(v.dtype)
+    values = ops.transpose(ops.unsqueeze(v, 2), [1, 2, 0, 3])  # (kv, 1, rows, d_v)
+    mixed = ops.transpose(ops.matmul(weights, values), [2, 0, 1, 3])  # (n, kv, group, d_v)
+    return ops.reshape(mixed, [n, heads * int(v.shape[2])])

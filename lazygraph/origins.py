@@ -130,10 +130,12 @@ def same_graph(op: str, tensors: Sequence[Tensor | None]) -> Graph:
 
 def frozen_array(array: object, dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
     """Return a read-only array of its own; Python floats become float32 and ints int64 unless ``dtype`` says."""
-    wanted = None if dtype is None else as_dtype(dtype).numpy
+    wanted: np.dtype[Any] | None = None if dtype is None else as_dtype(dtype).numpy
     given = np.asarray(array)
     if wanted is None and not isinstance(array, (np.ndarray, np.generic)):
-        wanted = {"f": np.dtype(np.float32), "i": np.dtype(np.int64)}.get(given.dtype.kind)
+        wanted = (
+            np.dtype(np.float32) if given.dtype.kind == "f" else np.dtype(np.int64) if given.dtype.kind == "i" else None
+        )
     if given.dtype.kind in "UST":
         wanted = np.dtype(object)
     stored = (

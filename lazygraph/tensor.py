@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from lazygraph import ops as language
-    from lazygraph.ops.indexing import At
+    from lazygraph.ops.updating import At
 else:
     language = None  # lazygraph.ops puts itself here: operators are ops, and ops are made of tensors
 

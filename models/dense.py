@@ -158,9 +158,8 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, max_seq_len: int) ->
     x = ops.gather(table, ids)  # (n, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
-            attended, cache = _attention(model, weights, layer, x, cache, Step(cos, sin, mask))
-            x = x + attended
-            x = x + _feed_forward(model, weights, layer, x)
+            x, cache = _attention(model, weights, layer, x, cache, Step(cos, sin, mask))
+            x = _feed_forward(model, weights, layer, x)
 
     with scope("head"):
         x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])  # (n - logits_from, hidden)
@@ -174,8 +173,8 @@ class Step:
     """What all layers of a step share.
 
     Attributes:
-        cos: ``float32 (n, 1, head_dim / 2)``.
-        sin: The same.
+        cos: ``float32 (n, 1, head_dim)``.
+        sin: The same; negative in its first half.
         mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
     """
 
@@ -187,7 +186,7 @@ class Step:
 def _attention(
     model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor, cache: KvCache, step: Step
 ) -> tuple[Tensor, KvCache]:
-    """Return what one layer's attention adds to ``x``, ``(n, hidden)``, and the cache with its new rows."""
+    """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
     attn = f"{prefix}.self_attn"
     heads, kv_heads, width = model.n_heads, model.n_kv_heads, model.head_dim
@@ -195,28 +194,28 @@ def _attention(
     h = nn.rms_norm(x, vector(weights, x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
     sizes = [heads * width, kv_heads * width, kv_heads * width]
     qkv = projection(weights, h, [f"{attn}.q_proj", f"{attn}.k_proj", f"{attn}.v_proj"], sizes, model.qkv_bias)
-    q, k, v = ops.split(qkv, sizes, axis=-1)
-    q = ops.reshape(q, [-1, heads, width])  # (n, heads, head_dim)
-    k = ops.reshape(k, [-1, kv_heads, width])
-    v = ops.reshape(v, [-1, kv_heads, width])
+    by_head = ops.reshape(qkv, [-1, heads + 2 * kv_heads, width])  # (n, all heads, head_dim)
+    qk, v = ops.split(by_head, [heads + kv_heads, kv_heads], axis=1)
     if model.qk_norm:
+        q, k = ops.split(qk, [heads, kv_heads], axis=1)
         q = nn.rms_norm(q, vector(weights, x, f"{attn}.q_norm.weight", width), model.eps)
         k = nn.rms_norm(k, vector(weights, x, f"{attn}.k_norm.weight", width), model.eps)
-    q = nn.rotary(q, step.cos, step.sin)
-    k = nn.rotary(k, step.cos, step.sin)
+        qk = ops.concat([q, k], axis=1)
+    q, k = ops.split(nn.rotary(qk, step.cos, step.sin), [heads, kv_heads], axis=1)
 
     cache = cache.append(layer, [k, v])
     rows_k, rows_v = cache.k(layer, include_pending=True), cache.v(layer, include_pending=True)
     mixed = nn.attention(q, rows_k, rows_v, step.mask, width**-0.5)  # (n, heads * head_dim)
-    return projection(weights, mixed, [f"{attn}.o_proj"], [model.hidden_size], model.output_bias), cache
+    return projection(weights, mixed, [f"{attn}.o_proj"], [model.hidden_size], model.output_bias, x), cache
 
 
 def _feed_forward(model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor) -> Tensor:
-    """Return what one layer's feed-forward adds to ``x``, ``(n, hidden)``."""
+    """Return ``x``, ``(n, hidden)``, with one layer's feed-forward added."""
     prefix = f"model.layers.{layer}"
     inner = model.intermediate_size
     name = f"{prefix}.post_attention_layernorm.weight"
     h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
     both = projection(weights, h, [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"], [inner, inner], model.mlp_bias)
     gate, up = ops.split(both, [inner, inner], axis=-1)
-    return projection(weights, nn.swiglu(gate, up), [f"{prefix}.mlp.down_proj"], [model.hidden_size], model.mlp_bias)
+    down = f"{prefix}.mlp.down_proj"
+    return projection(weights, nn.swiglu(gate, up), [down], [model.hidden_size], model.mlp_bias, x)

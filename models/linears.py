@@ -32,7 +32,14 @@ def vector(weights: WeightsUse, anchor: Tensor, name: str, size: int) -> Tensor:
     return anchor.const(as_float32(weights.take(name, (size,))), name)
 
 
-def projection(weights: WeightsUse, x: Tensor, names: Sequence[str], outputs: Sequence[int], bias: bool) -> Tensor:
+def projection(
+    weights: WeightsUse,
+    x: Tensor,
+    names: Sequence[str],
+    outputs: Sequence[int],
+    bias: bool,
+    residual: Tensor | None = None,
+) -> Tensor:
     """Return ``x`` through one or several projections side by side, as one product: ``float32 (n, sum(outputs))``.
 
     Args:
@@ -41,6 +48,7 @@ def projection(weights: WeightsUse, x: Tensor, names: Sequence[str], outputs: Se
         names: The modules' names: each has a ``.weight`` ``(outputs, inputs)`` and perhaps a ``.bias``.
         outputs: Their numbers of outputs.
         bias: Whether each adds a bias.
+        residual: What the result is added to, ``float32 (n, sum(outputs))``, or None.
 
     Raises:
         WeightsError: A tensor has another shape.
@@ -57,7 +65,7 @@ def projection(weights: WeightsUse, x: Tensor, names: Sequence[str], outputs: Se
     )
     weight = x.const(joined, joined.name)
     if not bias:
-        return nn.linear(x, weight)
+        return nn.linear(x, weight, None, residual)
 
     biases = [as_float32(weights.take(f"{name}.bias", (size,))) for name, size in zip(names, outputs, strict=True)]
     added = LazyArray(
@@ -67,7 +75,7 @@ def projection(weights: WeightsUse, x: Tensor, names: Sequence[str], outputs: Se
         name=_joined(names, "bias"),
         key=("joined", *(part.key for part in biases)),
     )
-    return nn.linear(x, weight, x.const(added, added.name))
+    return nn.linear(x, weight, x.const(added, added.name), residual)
 
 
 def _joined(names: Sequence[str], kind: str) -> str:

@@ -378,4 +378,4 @@ __all__ = [
 ]
 
 # Operators on tensors are these ops.
-_tensor.language = sys.modules[__name__]
+vars(_tensor)["language"] = sys.modules[__name__]

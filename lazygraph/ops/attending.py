@@ -95,7 +95,8 @@ def _attention_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 def _by_head(op: str, operands: Operands, label: str, x: Tensor, heads: int) -> tuple[Size, Size, Size, Size]:
     """Return batch, heads, tokens and head size."""
     if len(x.shape) == 4:
-        return typed("tuple[Size, Size, Size, Size]", x.shape)
+        batch, count, tokens, size = x.shape
+        return batch, count, tokens, size
     if len(x.shape) != 3 or not heads:
         raise ShapeError(
             f"{label} has {len(x.shape)} axes" + ("" if len(x.shape) != 3 else " and its number of heads is not given"),

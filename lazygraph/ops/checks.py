@@ -21,7 +21,7 @@ class Types(NamedTuple):
     what: str
     names: frozenset[str]
 
-    def __or__(self, other: Types) -> Types:  # type: ignore[override]
+    def __or__(self, other: Types) -> Types:
         return Types(f"{self.what} or {other.what}", self.names | other.names)
 
 

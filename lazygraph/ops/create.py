@@ -97,7 +97,7 @@ def full(
 
 def _one_element(number: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     origin = number.origin
-    return origin.read().reshape(1)  # type: ignore[union-attr,no-any-return]
+    return origin.read().reshape(1)  # type: ignore[union-attr]
 
 
 def zeros(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
@@ -200,8 +200,7 @@ def linspace(
 
 def _bound(value: object, like: Tensor, graph: Graph, dtype: object) -> Tensor | Scalar | Dim:
     if isinstance(value, str):
-        size = graph.size(value)
-        return size
+        return graph.size(value)
     if isinstance(value, (Tensor, int, float, Dim)):
         return value
     raise DTypeError(f"{value!r} is no bound", op="arange", expected="a number, a size or a scalar tensor")

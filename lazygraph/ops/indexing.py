@@ -54,7 +54,7 @@ class Place(NamedTuple):
     """What a key says of one axis (or of none, for a new axis): exactly one of the fields is set."""
 
     cut: Cut | None = None
-    index: Tensor | None = None
+    array: Tensor | None = None
     new: bool = False
 
 
@@ -91,10 +91,10 @@ def places_of(op: str, x: Tensor, key: Key) -> list[Place]:
             places.append(Place(cut=entry))
         elif entry.dtype is bool_:
             _same_sizes(op, x, axis, entry)
-            places += [Place(index=index) for index in _mask_indices(entry)]
+            places += [Place(array=index) for index in _mask_indices(entry)]
         else:
             _in_range(op, x, axis, entry)
-            places.append(Place(index=entry))
+            places.append(Place(array=entry))
         axis += _axes_taken(entry)
     return places
 
@@ -227,13 +227,13 @@ def getitem(x: Tensor, key: Key) -> Tensor:
     places = places_of("getitem", x, key)
     axes = [place for place in places if not place.new]
     x = _sliced(x, [place.cut for place in axes])
-    arrays = [axis for axis, place in enumerate(axes) if place.index is not None]
-    if any(typed(Tensor, axes[axis].index).shape for axis in arrays):
+    arrays = [axis for axis, place in enumerate(axes) if place.array is not None]
+    if any(typed(Tensor, axes[axis].array).shape for axis in arrays):
         return _advanced(x, places)
 
     for axis in reversed(arrays):
-        x = gather(x, typed(Tensor, axes[axis].index), axis)
-    left = [place for place in places if place.index is None]
+        x = gather(x, typed(Tensor, axes[axis].array), axis)
+    left = [place for place in places if place.array is None]
     return _with_new_axes(x, [i for i, place in enumerate(left) if place.new])
 
 
@@ -290,10 +290,10 @@ def ends(cut: Cut) -> tuple[Any, Any]:
 def _advanced(x: Tensor, places: Sequence[Place]) -> Tensor:
     """Return ``x`` (its slices done) read by index arrays."""
     axes = [place for place in places if not place.new]
-    indexed = [axis for axis, place in enumerate(axes) if place.index is not None]
-    arrays = [typed(Tensor, axes[axis].index) for axis in indexed]
+    indexed = [axis for axis, place in enumerate(axes) if place.array is not None]
+    arrays = [typed(Tensor, axes[axis].array) for axis in indexed]
     before, adjacent = layout(places)
-    rest = [place for place in places if place.index is None]
+    rest = [place for place in places if place.array is None]
     if len(arrays) == 1:
         x = gather(x, arrays[0], indexed[0])
         return _with_new_axes(x, _new_axes(rest, before, len(arrays[0].shape)))
@@ -312,7 +312,7 @@ def _advanced(x: Tensor, places: Sequence[Place]) -> Tensor:
 
 def layout(places: Sequence[Place]) -> tuple[int, bool]:
     """Return before which of the other places the index arrays' axes come, and whether the arrays stand together."""
-    at = [i for i, place in enumerate(places) if place.index is not None]
+    at = [i for i, place in enumerate(places) if place.array is not None]
     adjacent = at == list(range(at[0], at[0] + len(at)))
     return (at[0] if adjacent else 0), adjacent
 

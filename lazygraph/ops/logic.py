@@ -183,7 +183,7 @@ def bit_xor(a: Operand, b: Operand) -> Tensor:
 
 
 def bit_shift(a: Operand, b: Operand, direction: str) -> Tensor:
-    """Return ``a`` with its bits moved by ``b`` places, ``LEFT`` or ``RIGHT``. ``T: integer``, unsigned before opset 28.
+    """Return ``a`` with its bits moved by ``b`` places, ``LEFT`` or ``RIGHT``. ``T: integer``.
 
     Raises:
         OperandError: Another direction.
@@ -214,12 +214,13 @@ def where(condition: Tensor | np.ndarray[Any, Any], x: Operand, y: Operand) -> T
     """
     beside = next((value for value in (condition, x, y) if isinstance(value, Tensor)), None)
     if beside is not None:
-        condition, x, y = [
-            as_tensor("where", value, beside) if isinstance(value, (np.ndarray, np.generic)) else value
-            for value in (condition, x, y)
-        ]
+        condition, x, y = [_array_as_tensor(value, beside) for value in (condition, x, y)]
     x, y = operands("where", x, y)
     return apply("Where", typed(Tensor, condition), x, y)
+
+
+def _array_as_tensor(value: Any, like: Tensor) -> Any:
+    return as_tensor("where", value, like) if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def cast(x: Tensor, to: DTypeLike) -> Tensor:

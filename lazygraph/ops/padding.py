@@ -254,7 +254,10 @@ def _reverse_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 
 def reverse_sequence(x: Tensor, sequence_lens: Tensor, time_axis: int = 0, batch_axis: int = 1) -> Tensor:
-    """Return ``x`` with the first ``sequence_lens[i]`` steps of sample ``i`` reversed. Spec: ai.onnx::ReverseSequence."""
+    """Return ``x`` with the first steps of each sample, as many as its length says, reversed.
+
+    Spec: ai.onnx::ReverseSequence.
+    """
     lengths = as_tensor("ReverseSequence", sequence_lens, x)
     return apply("ReverseSequence", x, lengths, time_axis=time_axis, batch_axis=batch_axis)
 

@@ -28,19 +28,18 @@ _REAL = types("float32, float16, bfloat16 or int32", "float32 float16 bfloat16 i
 _SCALE = types("floating-point", "float32 float16 bfloat16 float8_e8m0fnu")
 _FEW_BITS = types(
     "quantized",
-    "int8 uint8 int16 uint16 int32 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz uint4 int4 uint2 int2 float4_e2m1fn",
+    "int8 uint8 int16 uint16 int32 uint4 int4 uint2 int2 "
+    "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn",
 )
 
 
 def _scale_fits(op: str, x: Tensor, scale: Tensor, zero: Tensor | None, attrs: Attrs) -> None:
     operands: Operands = {"x": x, "scale": scale, "zero_point": zero}
-    if zero is not None and zero.known_shape is not None and scale.known_shape is not None:
-        if len(zero.shape) != len(scale.shape) or any(
-            meet(a, b) is None for a, b in zip(zero.shape, scale.shape, strict=True)
-        ):
-            raise ShapeError(
-                "scale and zero_point differ", op=op, operands=rows(operands), expected="one shape for both"
-            )
+    zeros = scale.known_shape if zero is None else zero.known_shape
+    scales = scale.known_shape
+    differ = zeros is not None and scales is not None and len(zeros) != len(scales)
+    if differ or any(meet(a, b) is None for a, b in zip(zeros or (), scales or (), strict=False)):
+        raise ShapeError("scale and zero_point differ", op=op, operands=rows(operands), expected="one shape for both")
     if x.known_shape is None or not scale.known_shape or scale.known_shape == (1,):
         return
     block = attrs.get("block_size", 0)
@@ -138,7 +137,10 @@ def dequantize_linear(x: Tensor, x_scale: Tensor | float, x_zero_point: Tensor |
 
 
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``x`` as uint8, with the scale and zero point that its range needs. Spec: ai.onnx::DynamicQuantizeLinear."""
+    """Return ``x`` as uint8, with the scale and zero point that its range needs.
+
+    Spec: ai.onnx::DynamicQuantizeLinear.
+    """
     y, scale, zero = apply_all("DynamicQuantizeLinear", (x,), {})
     return y, scale, zero
 
@@ -146,7 +148,10 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def matmul_integer(
     a: Tensor, b: Tensor, a_zero_point: Tensor | None = None, b_zero_point: Tensor | None = None
 ) -> Tensor:
-    """Return the ``int32`` matrix product of 8-bit integers, zero points subtracted first. Spec: ai.onnx::MatMulInteger."""
+    """Return the ``int32`` matrix product of 8-bit integers, zero points subtracted first.
+
+    Spec: ai.onnx::MatMulInteger.
+    """
     inputs: Inputs = (a, b, a_zero_point, b_zero_point)
     while inputs[-1] is None:
         inputs = inputs[:-1]

@@ -242,7 +242,9 @@ def _position(op: str, x: Tensor, axis: int | None, keepdims: bool, last: bool) 
         flat = apply(op, reshape(x, [-1]), axis=0, keepdims=0, **attrs)
         return reshape(flat, [1] * len(x.shape)) if keepdims else flat
     axis = axis_of(op, axis, len(x.shape), operands={"x": x})
-    return apply(op, x, axis=axis, **({} if keepdims else {"keepdims": 0}), **attrs)
+    if not keepdims:
+        attrs["keepdims"] = 0
+    return apply(op, x, axis=axis, **attrs)
 
 
 # ---- along an axis ----

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx
+from lazygraph.dtypes import as_dtype
 from lazygraph.errors import DTypeError, OperandError, UnknownOpError, UnsupportedError
-from lazygraph.ops.core import Attrs, Inputs, Results, add_node, as_tensor, graph_of, rule_of
+from lazygraph.ops.attributes import attributes_of, default_of, kind_of
+from lazygraph.ops.core import Inputs, Results, add_node, as_tensor, graph_of, rule_of
 from lazygraph.tensor import Graph, Tensor, describe, same_graph
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 OLDEST = 13
-# Attributes of kind INT that stand for an element type.
-_DTYPES = ("to", "dtype", "output_dtype")
 # ONNX's names of element types in type constraints, where they differ from numpy's and ml_dtypes'.
 _ONNX_NAMES = {
     "float": "float32",
@@ -38,9 +37,9 @@ _ONNX_NAMES = {
 
 
 class Ops:
-    """All operators of ai.onnx as functions, ``op.Name(*operands, **attributes)``; ``help(lg.op.Add)`` explains one.
+    """All operators of ai.onnx as functions, ``op.Name(*operands, **attributes)``.
 
-    Operands are given by position, None for one that is left out. Scalars, lists and arrays become constants. An operator
+    ``help(lg.op.Add)`` explains one. Operands are given by position, None for one that is left out; scalars, lists and
     with one output in its schema gives a tensor, any other a tuple of all its outputs.
     """
 
@@ -132,7 +131,9 @@ def _signature(schema: OpSchema) -> inspect.Signature:
         default = None if _option(formal) == "Optional" else kinds.empty
         made.append(kinds(formal.name, kind, default=default))
     for name, attribute in sorted(schema.attributes.items()):
-        made.append(kinds(name, kinds.KEYWORD_ONLY, default=kinds.empty if attribute.required else _default(attribute)))
+        made.append(
+            kinds(name, kinds.KEYWORD_ONLY, default=kinds.empty if attribute.required else default_of(attribute))
+        )
     return inspect.Signature(made)
 
 
@@ -146,8 +147,8 @@ def _documentation(schema: OpSchema) -> str:
             lines.append(f"    {formal.name} ({formal.type_str}{note}): {' '.join(formal.description.split())}")
     lines += ["Attributes:"] if schema.attributes else []
     for name, attribute in sorted(schema.attributes.items()):
-        note = "required" if attribute.required else f"default {_default(attribute)!r}"
-        lines.append(f"    {name} ({_kind(attribute)}, {note}): {' '.join(attribute.description.split())}")
+        note = "required" if attribute.required else f"default {default_of(attribute)!r}"
+        lines.append(f"    {name} ({kind_of(attribute)}, {note}): {' '.join(attribute.description.split())}")
     lines += ["Types:"] if schema.type_constraints else []
     lines += [f"    {t.type_param_str}: {', '.join(t.allowed_type_strs)}" for t in schema.type_constraints]
     return "\n".join(lines)
@@ -155,19 +156,6 @@ def _documentation(schema: OpSchema) -> str:
 
 def _option(formal: Any) -> str:
     return str(formal.option).rsplit(".", 1)[-1]
-
-
-def _kind(attribute: Any) -> str:
-    return str(attribute.type).rsplit(".", 1)[-1]
-
-
-def _default(attribute: Any) -> Any:
-    from onnx import helper
-
-    if not attribute.default_value.name:
-        return None
-    value = helper.get_attribute_value(attribute.default_value)
-    return value.decode() if isinstance(value, bytes) else value
 
 
 # ---- one call ----
@@ -189,7 +177,7 @@ def call_op(
     graph = same_graph(name, tensors) if tensors else graph_of(anchor)
     schema = schema_of(name, graph.opset)
     inputs = _inputs(schema, operands, attributes, graph)
-    attrs = _attributes(schema, attributes)
+    attrs = attributes_of(schema, attributes)
     if any("tensor" not in kind[:6] for formal in schema.outputs for kind in formal.types):
         only_tensors = any(kind.startswith("tensor") for formal in schema.outputs for kind in formal.types)
         if not only_tensors:
@@ -258,8 +246,9 @@ def _inputs(schema: OpSchema, operands: Sequence[Any], attributes: dict[str, Any
             made.append(value)
             continue
         formal = _formal(schema, place)
-        made.append(_constant(schema, formal, value, bound.get(formal.type_str), like, graph))
-        bound.setdefault(formal.type_str, made[-1])
+        constant = _constant(schema, formal, value, bound.get(formal.type_str), like, graph)
+        made.append(constant)
+        bound.setdefault(formal.type_str, constant)
     return tuple(made)
 
 
@@ -325,92 +314,6 @@ def _check_types(schema: OpSchema, inputs: Inputs) -> None:
                 expected=f"one element type for {other} and {label}",
                 hint="x.astype(...) converts",
             )
-
-
-def _attributes(schema: OpSchema, given: dict[str, Any]) -> Attrs:
-    attrs: Attrs = {}
-    for name, value in given.items():
-        attribute = schema.attributes.get(name)
-        if attribute is None:
-            near = difflib.get_close_matches(name, schema.attributes, 1, 0.5)
-            raise OperandError(
-                f"{name!r} is no attribute",
-                op=schema.name,
-                expected=f"attributes {', '.join(sorted(schema.attributes))}" if schema.attributes else "no attributes",
-                hint=f"did you mean {near[0]}?" if near else "",
-            )
-        if value is not None:
-            attrs[name] = _attribute(schema, name, _kind(attribute), value)
-    for name, attribute in schema.attributes.items():
-        if attribute.required and _kind(attribute) == "GRAPH":
-            raise UnsupportedError(f"{name} is a subgraph", op=schema.name, expected="attributes that are values")
-        if attribute.required and name not in attrs:
-            raise OperandError(
-                f"attribute {name!r} is missing", op=schema.name, expected=f"{name}, {_KINDS.get(_kind(attribute), '')}"
-            )
-        if not attribute.required and name in attrs and _is(attrs[name], _default(attribute)):
-            del attrs[name]  # said or not, it means the same
-    return attrs
-
-
-def _is(value: Any, default: Any) -> bool:
-    if default is None or isinstance(value, np.ndarray):
-        return False
-    if isinstance(value, DType):
-        return bool(value.onnx == default)
-    return bool(np.float32(value) == np.float32(default)) if isinstance(value, float) else bool(value == default)
-
-
-_KINDS = {
-    "INT": "an int",
-    "FLOAT": "a number",
-    "STRING": "a string",
-    "INTS": "a list of ints",
-    "FLOATS": "a list of numbers",
-    "STRINGS": "a list of strings",
-    "TENSOR": "an array",
-}
-
-
-def _attribute(schema: OpSchema, name: str, kind: str, value: Any) -> Any:
-    """Return an attribute's value in the kind that the schema asks for.
-
-    Raises:
-        OperandError: It is of another kind.
-        UnsupportedError: The attribute is a subgraph, or another kind that Python values cannot be.
-    """
-    if kind not in _KINDS:
-        raise UnsupportedError(f"{name} is of kind {kind}", op=schema.name, expected="attributes that are values")
-    many = kind.endswith("S")
-    if kind == "INT" and name in _DTYPES and value != 0:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return dtype_of_onnx(value)
-        return as_dtype(value)
-    if kind == "TENSOR":
-        origin = value.origin if isinstance(value, Tensor) else None
-        if isinstance(value, Tensor) or isinstance(value, str):
-            raise OperandError(f"{name} is {origin or value!r}", op=schema.name, expected=f"{name}, an array")
-        array = np.asarray(value)
-        plain = not isinstance(value, (np.ndarray, np.generic))
-        return array.astype(np.float32) if plain and array.dtype.kind == "f" else array
-    if many and (isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray))):
-        raise _wrong(schema, name, kind, value)
-    items = [_single(schema, name, kind, value, item) for item in (value if many else [value])]
-    return items if many else items[0]
-
-
-def _single(schema: OpSchema, name: str, kind: str, whole: Any, item: Any) -> Any:
-    if kind.startswith("INT") and isinstance(item, (int, np.integer, np.bool_)):
-        return int(item)
-    if kind.startswith("FLOAT") and isinstance(item, (int, float, np.number)) and not isinstance(item, bool):
-        return float(item)
-    if kind.startswith("STRING") and isinstance(item, (str, bytes)):
-        return item if isinstance(item, str) else item.decode()
-    raise _wrong(schema, name, kind, whole)
-
-
-def _wrong(schema: OpSchema, name: str, kind: str, value: Any) -> OperandError:
-    return OperandError(f"attribute {name!r} is {value!r}", op=schema.name, expected=f"{name}, {_KINDS[kind]}")
 
 
 __all__ = ["Ops", "call_op", "dtype_name", "newest_opset", "op", "op_names", "schema_of"]

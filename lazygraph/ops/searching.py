@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast as typed
 
 import numpy as np
 
@@ -87,7 +86,8 @@ def compress(x: Tensor, condition: Operand, axis: int | None = None) -> Tensor:
     Spec: ai.onnx::Compress.
     """
     mask = x.graph.constant(condition, dtype="bool") if isinstance(condition, (list, tuple)) else condition
-    return apply("Compress", x, as_tensor("compress", mask, x), **({} if axis is None else {"axis": axis}))
+    attrs: Attrs = {} if axis is None else {"axis": axis}
+    return apply("Compress", x, as_tensor("compress", mask, x), **attrs)
 
 
 @rule("Unique")
@@ -167,7 +167,7 @@ def one_hot(
     """
     count = as_tensor("OneHot", depth, indices, int64)
     pair = values if isinstance(values, Tensor) else indices.graph.small(np.array(values).astype(as_dtype(dtype).numpy))
-    return apply("OneHot", indices, count, typed(Tensor, pair), axis=axis)
+    return apply("OneHot", indices, count, pair, axis=axis)
 
 
 __all__ = ["compress", "non_zero", "one_hot", "unique"]

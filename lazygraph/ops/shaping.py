@@ -69,7 +69,7 @@ def _may_match(elements: Size, sizes: Sequence[Size]) -> bool:
     product = dims.product(sizes)
     if dims.is_unknown(elements) or dims.is_unknown(product):
         return True
-    # One named size against numbers (seq elements as 4 x 8) is a claim that the run checks; two names never meet silently.
+    # Named sizes against numbers (seq as 4 x 8) are a claim that the run checks; two names never meet silently.
     return not (isinstance(elements, Dim) and isinstance(product, Dim))
 
 
@@ -109,7 +109,7 @@ def reshape(x: Tensor, shape: Sequence[SizeLike] | SizeLike | Tensor) -> Tensor:
         free = [i for i, size in enumerate(target) if isinstance(size, Dim)]
         if -1 not in target and free:
             target[free[0]] = -1
-    allow = {"allowzero": 1} if 0 in sizes else {}
+    allow: Attrs = {"allowzero": 1} if 0 in sizes else {}
     if all(isinstance(size, int) for size in target):
         made = x.graph.emit("Reshape", (x, x.graph.ints(typed("list[int]", target))), allow, [(x.dtype, result)])[0]
         if x.value is not None and result is not None and not any(isinstance(size, Dim) for size in result):

@@ -31,7 +31,7 @@ def _size_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 def shape(x: Tensor, start: int = 0, end: int | None = None) -> Tensor:
     """Return the sizes of ``x`` from axis ``start`` to ``end`` as ``int64 (n,)``. Spec: ai.onnx::Shape."""
-    attrs = {**({"start": start} if start else {}), **({} if end is None else {"end": end})}
+    attrs: Attrs = {**({"start": start} if start else {}), **({} if end is None else {"end": end})}
     return apply("Shape", x, **attrs)
 
 

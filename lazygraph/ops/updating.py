@@ -103,20 +103,20 @@ def _scattered(x: Tensor, key: Key, value: Operand, method: str, reduction: str)
 
 def _grid(op: str, x: Tensor, places: Sequence[Place]) -> list[Tensor]:
     """Return one index tensor per axis, each with size 1 on the axes of the others: they broadcast to the part."""
-    arrays = [typed(Tensor, place.index) for place in places if place.index is not None]
+    arrays = [place.array for place in places if place.array is not None]
     width = max((len(array.shape) for array in arrays), default=0)
-    cuts = [i for i, place in enumerate(places) if place.index is None]
+    cuts = [i for i, place in enumerate(places) if place.array is None]
     before = layout(places)[0] if arrays and width else 0
     if not width:
         before = len(cuts)
-    order = [place for place in places if place.index is None]
+    order = [place for place in places if place.array is None]
     rank = len(order) + width
 
     grid: list[Tensor] = []
     for axis, place in enumerate(places):
-        if place.index is not None:
+        if place.array is not None:
             behind = len(order) - before
-            index = place.index
+            index = place.array
             grid.append(unsqueeze(index, [*range(-behind, 0)]) if behind and width else index)
             continue
         position = cuts.index(axis)

@@ -65,7 +65,7 @@ def window_sizes(op: str, x: Tensor, kernel: Sequence[Size], attrs: Attrs) -> Sh
         room = dims.subtract(dims.add(size, before + after), extent)
         if dims.at_most(0, room) is False:
             raise ShapeError(
-                f"the window takes {extent} along axis {i + 2}, which has {dims.add(size, before + after)} with padding",
+                f"the window takes {extent} of axis {i + 2}, which has {dims.add(size, before + after)} with padding",
                 op=op,
                 operands=rows({"x": x}),
                 expected="a window no larger than the padded axis",

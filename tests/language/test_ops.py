@@ -1,4 +1,4 @@
-"""Every op with a rule of its own: what onnxruntime computes equals numpy, and the shape known at build is the real one."""
+"""Every op with a rule: what onnxruntime computes equals numpy, and the shape known at build is the real one."""
 
 from __future__ import annotations
 
@@ -549,7 +549,7 @@ row(
 
 # ---- the tests ----
 
-# Ops with a rule that onnxruntime's CPU provider cannot run, or that need another number than the sample's: shapes only.
+# Ops with a rule that onnxruntime's CPU provider cannot run.
 NOT_RUN = {"CumProd", "SwiGLU"}
 
 
