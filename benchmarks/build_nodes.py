@@ -1,11 +1,11 @@
-"""Seconds per 1,000 nodes to build, check and serialise a graph of 18,486 nodes, in lazygraph and in what else is installed.
+"""Seconds per 1,000 nodes to build, check and serialise a graph of 18,486 nodes, in lazygraph and its peers.
 
 usage: build_nodes.py [--layers 60] [--repeat 3] [BACKEND ...]
 
-The graph is a decoder of 60 layers: RMSNorm, rotary embedding in primitive ops, attention with past and present joined by
-Concat, and 32 dense SwiGLU experts per layer, all tiny so that nothing but the graph itself costs time. Every backend runs
-in a process of its own and makes the same nodes. ``build`` is the user's program, ``check`` every validation that the backend
-has, ``serialise`` the bytes.
+The graph is a decoder of 60 layers: RMSNorm, rotary embedding in primitive ops, attention with past and present
+joined by Concat, and 32 dense SwiGLU experts per layer, all tiny so that nothing but the graph itself costs time.
+Every installed backend runs in a process of its own and makes the same nodes (lazygraph needs no Identity for its 121
+outputs). ``build`` is the user's program, ``check`` every validation that the backend has, ``serialise`` the rest.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def peer_graph(b: Any, layers: int, given: dict[str, np.ndarray]) -> None:
 
     def rms(x: Any, weight: Any) -> Any:
         variance = b.op("ReduceMean", b.op("Pow", x, floats(2.0)), ints(-1), keepdims=1)
-        return b.op("Mul", b.op("Mul", x, b.op("Reciprocal", b.op("Sqrt", b.op("Add", variance, floats(EPSILON))))), weight)
+        return b.op(
+            "Mul", b.op("Mul", x, b.op("Reciprocal", b.op("Sqrt", b.op("Add", variance, floats(EPSILON))))), weight
+        )
 
     def rotate(x: Any, cos: Any, sin: Any) -> Any:
         first, second = b.op("Split", x, ints(HEAD_SIZE // 2, HEAD_SIZE // 2), outputs=2, axis=-1)
@@ -377,15 +379,20 @@ def main() -> None:
         if backend == "lazygraph":
             import onnx  # noqa: F401  its import is not the work that is measured
         gc.collect()
-        print(json.dumps(run_lazygraph(options.layers) if backend == "lazygraph" else run_peer(backend, options.layers)))
+        print(
+            json.dumps(run_lazygraph(options.layers) if backend == "lazygraph" else run_peer(backend, options.layers))
+        )
         return
 
     present = ["lazygraph", *(name for name, (module, _) in PEERS.items() if importlib.util.find_spec(module))]
-    print(f"{'seconds per 1,000 nodes':<26} {'build':>8} {'check':>8} {'serialise':>10} {'total':>8} {'nodes':>7} {'MB':>6}")
+    titles = f"{'build':>8} {'check':>8} {'serialise':>10} {'total':>8} {'nodes':>7} {'MB':>6}"
+    print(f"{'seconds per 1,000 nodes':<26} {titles}")
     for backend in options.backends or present:
         command = [sys.executable, __file__, "--worker", "--layers", str(options.layers), backend]
-        rows = [json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-                for _ in range(options.repeat)]
+        rows = [
+            json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+            for _ in range(options.repeat)
+        ]
         best = min(rows, key=lambda row: row["total"])
         print(
             f"{backend:<26} {best['build']:8.4f} {best['check']:8.4f} {best['serialise']:10.4f} {best['total']:8.4f} "

@@ -523,6 +523,14 @@ def _zeros(graph: Graph, declared: CacheLayout) -> Buffers:
 
 
 def _given(graph: Graph, declared: CacheLayout, buffers: Sequence[Sequence[Tensor]]) -> Buffers:
+    if not isinstance(buffers, Sequence) or not all(isinstance(layer, Sequence) for layer in buffers):
+        raise SlotCountError(
+            f"buffers is {buffers!r}",
+            op="LatentCache",
+            expected=f"a list per layer of {declared.n_slots} tensors",
+            wanted=(declared.n_layers, declared.n_slots),
+            got=buffers,
+        )
     given = tuple(tuple(layer) for layer in buffers)
     if len(given) != declared.n_layers or any(len(layer) != declared.n_slots for layer in given):
         raise SlotCountError(
@@ -536,8 +544,9 @@ def _given(graph: Graph, declared: CacheLayout, buffers: Sequence[Sequence[Tenso
         for slot, (tensor, sizes) in enumerate(zip(slots, declared.trailing, strict=True)):
             wanted: Shape = (declared.max_seq_len, *sizes)
             facts: dict[str, Any] = {"layer": layer, "slot": slot}
-            shown = {f"buffer {layer}.{slot}": describe(tensor)}
-            shape = tensor.known_shape
+            is_tensor = isinstance(tensor, Tensor)
+            shown = {f"buffer {layer}.{slot}": describe(tensor) if is_tensor else repr(tensor)}
+            shape = tensor.known_shape if is_tensor else None
             if shape is None or len(shape) != len(wanted) or any(meet(a, b) is None for a, b in zip(shape, wanted, strict=True)):
                 raise SlotShapeError(
                     f"buffer {layer}.{slot} has another shape",

@@ -47,6 +47,13 @@ class Buffer:
         self._value = ort.OrtValue.ortvalue_from_numpy(host, device, 0)
         self.address = host.ctypes.data if device == "cpu" else self._value.data_ptr()
 
+    def clear(self, start: int, end: int) -> bool:
+        """Zero the bytes ``[start, end)``; return False where the device's memory cannot be reached from here."""
+        if self._host is None:
+            return False
+        self._host[start:end] = 0
+        return True
+
     def first(self, nbytes: int) -> Bytes:
         """Return a copy of the first bytes."""
         whole = self._host if self._host is not None else self._value.numpy()
@@ -88,15 +95,21 @@ class CacheMemory:
             self._new(source, target, slot, (start or {}).get(source)) for source, target, slot in manifest.slot_names()
         ]
         self._bound: int | None = None
+        # Rows below which something may have been written.
+        self._written = max(
+            ((start or {})[memory.source].size // memory.slot.bytes_per_row for memory in self._slots if start), default=0
+        )
+        self._after = 0  # where the last run was to end
+        self._clean = 0  # rows below which the last run found nothing but what counts and zeros
 
     def _new(self, source: str, target: str, slot: Slot, start: Bytes | None) -> SlotMemory:
         nbytes = slot.bytes_per_row * self._manifest.max_seq_len
         spare = Buffer(nbytes, self._device) if source in self._manifest.copied else None
         return SlotMemory(source, target, slot, Buffer(nbytes, self._device, start), spare)
 
-    def bind(self, binding: ort.IOBinding, length: int) -> None:
-        """Bind every slot so that ``length`` rows are there, output on the input's memory where that is proven safe."""
-        rows = self._rows_to_bind(length)
+    def bind(self, binding: ort.IOBinding, past: int, length: int) -> None:
+        """Bind every slot for a run that writes rows ``[past, length)``, output on the input's memory where proven safe."""
+        rows = self._cleaned(past, length, self._rows_to_bind(length))
         if rows == self._bound:
             return
         self._bound = None  # an interrupt half way must not leave a mixture that looks bound
@@ -108,6 +121,23 @@ class CacheMemory:
             binding.bind_output(memory.target, self._device, 0, kind, shape, written.address)
         self._bound = rows
 
+    def _cleaned(self, past: int, length: int, rows: int) -> int:
+        """Return how many rows to bind so that none beyond ``length`` holds what was forgotten.
+
+        Such rows are masked, but a mask is no wall: one NaN in them, times a weight of zero, is NaN in every result.
+        They are zeroed; where the memory cannot be reached, they are left out.
+        """
+        first = self._clean if past == self._after else past  # elsewhere: after a truncate, or a run that failed
+        start, end = max(first, length), min(rows, self._written)
+        self._after, self._clean, self._written = length, past, max(self._written, length)
+        if start < end and self._manifest.lowering == "view":
+            for memory in self._slots:
+                size = memory.slot.bytes_per_row
+                if not memory.rows.clear(start * size, end * size):
+                    return length
+        self._clean = rows
+        return rows
+
     def _rows_to_bind(self, length: int) -> int:
         capacity = self._manifest.max_seq_len
         if self._manifest.lowering == "buffer":
@@ -118,8 +148,8 @@ class CacheMemory:
         """After a run, let what was written to spare buffers be the rows."""
         for memory in self._slots:
             if memory.spare is not None:
+                self._bound = None  # first: an interrupt between the two must not leave the old binding trusted
                 memory.rows, memory.spare = memory.spare, memory.rows
-                self._bound = None
 
     def first_rows(self, rows: int) -> Iterator[tuple[str, Bytes]]:
         """Yield every slot's input name and a copy of the bytes of its first rows."""

@@ -1,4 +1,4 @@
-"""The second opinion: onnx's own checker and shape inference against what lazygraph knows, without the weights' bytes."""
+"""The second opinion: onnx's own checker and shape inference against what lazygraph knows, without weights' bytes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import DType, dtype_of_onnx
 from lazygraph.errors import ExportError, ShapeError
 from lazygraph.export import versions
-from lazygraph.export.lower import type_of, write_type
+from lazygraph.export.lower import type_of
 from lazygraph.export.program import Program
 from lazygraph.export.stored import Stored
 from lazygraph.tensor import Node, Shape, Tensor, describe, shape_text
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TypeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
-# Calls that onnx infers wrongly: operator, the attribute whose absence brings the fault, and the evidence. Their results
-# stand as lazygraph says; what is computed from them is checked all the same. A test shows each with the installed onnx.
+# Calls that onnx infers wrongly: operator, the attribute whose absence brings the fault, and the evidence. Their
+# results stand as lazygraph says; what is computed from them is checked all the same. A test shows each fault.
 FAULTS: dict[tuple[str, str], tuple[str, str]] = {
-    ("", "STFT"): ("onesided", "onnx 1.23 takes the default to be 0, all bins; the spec and onnxruntime say 1, half of them"),
-    ("", "MeanVarianceNormalization"): ("axes", "onnx 1.23 rejects it in strict mode: its body's Constant gets no value"),
+    ("", "STFT"): ("onesided", "onnx 1.23 takes the default to be 0, all bins; the spec says 1, half of them"),
+    ("", "MeanVarianceNormalization"): (
+        "axes",
+        "onnx 1.23 rejects it in strict mode: its body's Constant gets no value",
+    ),
 }
 
 # Weights of at most so many elements take part with their numbers: shapes and axes.
@@ -82,36 +85,60 @@ def _refuse_declared(name: str, tensor: Tensor, declared: Shape, what: str) -> N
 
 
 def _checkable(program: Program, model: ModelProto) -> ModelProto:
-    """Return a copy with weights as inputs, what lazygraph knows of every value, and no node that onnx cannot judge."""
-    from onnx import ModelProto
+    """Return a copy with weights as inputs, lazygraph's types for every value, and no node that onnx cannot judge."""
+    from onnx import GraphProto, ModelProto
 
     copy = ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
     del graph.value_info[:]
-    for stored in program.weights:
-        if _shown(stored):
-            graph.initializer.append(stored.proto())
-        else:
-            write_type(graph.input.add(name=stored.name), stored.dtype, stored.shape)
+    graph.initializer.extend([stored.proto() for stored in program.weights if _shown(stored)])
 
-    opaque = [i for i, node in enumerate(program.nodes) if _opaque(node)]
-    types: dict[tuple[int, int], TypeProto] = {}
-    outputs, unseen = program.outputs, {program.nodes[i] for i in opaque}
-    add = graph.value_info.add
-    for node, name, tensor in _values(program):
-        shape = tensor.known_shape
-        key = id(shape), tensor.dtype.onnx
-        kind = types.get(key)
-        if kind is None:
-            kind = types[key] = type_of(tensor.dtype, shape)
-        if node in unseen:
-            graph.input.add(name=name, type=kind)
-        elif name not in outputs:
-            add(name=name, type=kind)
-    if opaque:
-        _cut(copy, opaque)
+    types = _TypeBytes()
+    unseen = {node for node in program.nodes if _opaque(node)}
+    inputs = [
+        types.entry(11, stored.name, stored.dtype, stored.shape) for stored in program.weights if not _shown(stored)
+    ]
+    values = [
+        types.entry(11 if node in unseen else 13, name, tensor.dtype, tensor.known_shape)
+        for node, name, tensor in _values(program)
+        if node in unseen or name not in program.outputs
+    ]
+    graph.MergeFrom(GraphProto.FromString(b"".join([*inputs, *values])))
+    if unseen:
+        _cut(copy, [i for i, node in enumerate(program.nodes) if node in unseen])
     return copy
+
+
+class _TypeBytes:
+    """Fields of a ``GraphProto`` for typed values, as bytes: most types recur, and are encoded once."""
+
+    def __init__(self) -> None:
+        self._types: dict[object, bytes] = {}
+        self._by_place: dict[tuple[int, int], bytes] = {}
+
+    def entry(self, field: int, name: str, dtype: DType, shape: Shape | None) -> bytes:
+        """Return a ``ValueInfoProto`` as that field: 11 is ``input``, 13 is ``value_info``."""
+        place = id(shape), dtype.onnx
+        kind = self._by_place.get(place)
+        if kind is None:
+            key = shape, dtype.onnx
+            kind = self._types.get(key)
+            if kind is None:
+                kind = self._types[key] = _field(2, type_of(dtype, shape).SerializeToString())
+            self._by_place[place] = kind
+        return _field(field, _field(1, name.encode()) + kind)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Return a length-delimited protobuf field."""
+    length = len(content)
+    head = bytearray((number << 3 | 2,))
+    while length > 127:
+        head.append(length & 127 | 128)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + content
 
 
 def _shown(stored: Stored) -> bool:
@@ -139,7 +166,7 @@ def _cut(copy: ModelProto, opaque: list[int]) -> None:
 
 
 def _second_opinion(program: Program, model: ModelProto) -> None:
-    """Let onnx check the structure and infer every value again; what it infers must not contradict what it was told."""
+    """Let onnx check the structure and infer every value again; it must not contradict what it was told."""
     from onnx import checker, shape_inference
 
     if not model.graph.node or not model.graph.output:
@@ -215,14 +242,17 @@ def _contradict(ours: Size, theirs: int) -> bool:
 
 
 def _refuse(node: Node, name: str, tensor: Tensor, what: str, value: ValueInfoProto) -> None:
-    sizes = [str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in value.type.tensor_type.shape.dim]
+    sizes = [
+        str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?"
+        for dim in value.type.tensor_type.shape.dim
+    ]
     number = value.type.tensor_type.elem_type
     raise ExportError(
         f"two answers: {what}",
         op=node.op,
         operands={
             **{f"operand {i}": describe(t) for i, t in enumerate(node.inputs) if t is not None},
-            "lazygraph": f"{tensor.dtype} {'(unknown)' if tensor.known_shape is None else shape_text(tensor.known_shape)}",
+            "lazygraph": f"{tensor.dtype} {'?' if tensor.known_shape is None else shape_text(tensor.known_shape)}",
             "onnx": f"{dtype_of_onnx(number) if number else '?'} {shape_text(sizes)}",
             "value": name,
         },

@@ -12,7 +12,23 @@ from lazygraph.errors import UnsupportedError
 from lazygraph.export.stored import pack
 
 _NUMPYS_OWN = frozenset(
-    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool string complex64 complex128".split()
+    [
+        "float16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+        "string",
+        "complex64",
+        "complex128",
+    ]
 )
 
 
@@ -31,7 +47,9 @@ def to_value(array: np.ndarray[Any, Any], dtype: DType | None) -> Any:
 
     if dtype is None or dtype.kind == "s":
         raise UnsupportedError(
-            f"{dtype or 'a sequence'} beside {'bfloat16'} and its like", op="run", expected="numbers only, at onnxruntime's border"
+            f"{dtype or 'a sequence'} beside an element type that numpy lacks",
+            op="run",
+            expected="inputs and outputs of numbers",
         )
     array = np.ascontiguousarray(array).reshape(array.shape)
     if plain(dtype):

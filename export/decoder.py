@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from lazygraph.errors import CacheError, CacheOverflowError, ExportError, IndexRangeError, OperandError
 from lazygraph.export.binding import Bytes, CacheMemory
-from lazygraph.export.manifest import MODEL, Manifest, fingerprint, read_manifest
+from lazygraph.export.manifest import MODEL, Manifest, check_fits, fingerprint, read_manifest
 from lazygraph.export.sampling import Sampler
 from lazygraph.export.session import open_session, run_bound
+from lazygraph.export.state import read_state, write_state
+from lazygraph.whole import whole
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -50,8 +52,12 @@ class Decoder:
             threads: Threads that onnxruntime computes with; its own choice when None.
 
         Raises:
-            ExportError: The folder is no export or is damaged, or onnxruntime or the provider is not there.
+            ExportError: The folder is no export or is damaged, or onnxruntime is not there.
+            UnsupportedError: The installed onnxruntime has no such provider.
+            OperandError: A provider that lazygraph does not know, or fewer than one thread.
         """
+        if threads is not None and (whole(threads) or 0) < 1:
+            raise OperandError(f"threads is {threads!r}", op="open", expected="an int of at least 1, or None")
         place = Path(folder)
         manifest = read_manifest(place)
         model = place / MODEL
@@ -64,7 +70,9 @@ class Decoder:
                 expected=f"SHA-256 {manifest.fingerprint}",
                 hint="export it again",
             )
-        return cls(place, manifest, open_session(model, provider, threads=threads), provider)
+        session = open_session(model, provider, threads=threads)
+        check_fits(manifest, session)
+        return cls(place, manifest, session, provider)
 
     def _start(self, memory: CacheMemory, length: int) -> None:
         self._memory = memory
@@ -102,7 +110,7 @@ class Decoder:
             ExportError: onnxruntime failed. In every case the decoder is as before.
         """
         ids = self._checked_ids(token_ids)
-        if logits not in ("all", "last"):
+        if not isinstance(logits, str) or logits not in ("all", "last"):
             raise OperandError(f"logits is {logits!r}", op="append", expected="'all' or 'last'")
         first = 0 if logits == "all" else len(ids) - 1
         out = np.empty((len(ids) - first, self.manifest.vocab_size), np.float32)
@@ -120,7 +128,7 @@ class Decoder:
             "past_len": np.array(past, np.int64),
             "logits_from": np.array(len(ids) - len(out), np.int64),
         }
-        self._memory.bind(self._binding, past + len(ids))
+        self._memory.bind(self._binding, past, past + len(ids))
         run_bound(self._session, self._binding, inputs, {"logits": out})
         self._memory.settle()
 
@@ -130,7 +138,8 @@ class Decoder:
         Raises:
             CacheError: ``length`` is not in ``[0, self.length]``.
         """
-        if isinstance(length, bool) or not hasattr(length, "__index__") or not 0 <= int(length) <= self._length:
+        kept = whole(length)
+        if kept is None or not 0 <= kept <= self._length:
             raise CacheError(
                 f"truncate to {length!r} of {self._length} tokens",
                 op="truncate",
@@ -138,7 +147,7 @@ class Decoder:
                 wanted=self._length,
                 got=length,
             )
-        self._length = int(length)
+        self._length = kept
 
     def fork(self) -> Self:
         """Return a second decoder at the same place; the two go on independently and share the weights."""
@@ -148,6 +157,37 @@ class Decoder:
         rows: dict[str, Bytes] = dict(self._memory.first_rows(self._length))
         other._start(CacheMemory(self.manifest, self._device, rows), self._length)
         return other
+
+    def save(self, file: str | Path) -> None:
+        """Write the state to a file, whole or not at all: the tokens' rows, and which model they belong to.
+
+        Raises:
+            ExportError: The file cannot be written; an older one there is unchanged.
+
+        Spec: the safetensors format.
+        """
+        length = self._length
+        write_state(Path(file), self.manifest, length, lambda: self._memory.first_rows(length))
+
+    @classmethod
+    def restore(
+        cls, folder: str | Path, file: str | Path, provider: str = "cpu", threads: int | None = None
+    ) -> Self:
+        """Return a decoder at the state that :meth:`save` wrote, as if it had read the tokens again.
+
+        Args:
+            folder: The export whose decoder was saved.
+            file: What ``save`` wrote.
+            provider: As for :meth:`open`.
+            threads: As for :meth:`open`.
+
+        Raises:
+            ExportError: As for :meth:`open`; or the file is missing, damaged, or the state of another model.
+        """
+        length, rows = read_state(Path(file), read_manifest(Path(folder)))
+        decoder = cls.open(folder, provider, threads)
+        decoder._start(CacheMemory(decoder.manifest, provider, rows), length)
+        return decoder
 
     def generate(
         self,
@@ -180,12 +220,13 @@ class Decoder:
             IndexRangeError: An id outside the vocabulary.
             CacheOverflowError: The prompt does not fit.
         """
-        if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+        at_most = whole(max_new_tokens)
+        if at_most is None or at_most < 0:
             raise OperandError(f"max_new_tokens is {max_new_tokens!r}", op="generate", expected="an int of at least 0")
         sampler = Sampler(temperature, top_p, top_k, seed)
-        stops = frozenset(self.manifest.stop_ids if stop_ids is None else stop_ids)
+        stops = frozenset(self.manifest.stop_ids) if stop_ids is None else _stops(stop_ids)
         prompt = self._checked_ids(token_ids)
-        return self._generate(prompt, max_new_tokens, sampler, stops, on_token)
+        return self._generate(prompt, at_most, sampler, stops, on_token)
 
     def _generate(
         self,
@@ -208,9 +249,10 @@ class Decoder:
             row = self.append([token], logits="last")[0]
 
     def _checked_ids(self, token_ids: Sequence[int]) -> Ids:
-        given = np.asarray(token_ids)
-        if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
-            what = "no token" if given.size == 0 else f"{given.dtype} of {given.ndim} axes"
+        given = _array(token_ids)
+        if given is None or given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+            shown = "no whole numbers" if given is None or given.dtype.kind not in "iu" else f"{given.ndim} axes"
+            what = "no token" if given is not None and given.size == 0 else shown
             raise OperandError(what, op="append", expected="a flat list of at least one token id, whole numbers")
         vocab = self.manifest.vocab_size
         wrong = given[(given < 0) | (given >= vocab)]
@@ -231,3 +273,20 @@ class Decoder:
                 got=self._length + given.size,
             )
         return np.ascontiguousarray(given, dtype=np.int64)
+
+
+def _array(token_ids: Any) -> np.ndarray[Any, Any] | None:
+    """Return the ids as an array of whole numbers, or None where they are none (bools among numbers are none either)."""
+    if isinstance(token_ids, Sequence) and any(isinstance(token, (bool, np.bool_)) for token in token_ids):
+        return None
+    try:
+        return np.asarray(token_ids)
+    except ValueError:  # nested, and not evenly
+        return None
+
+
+def _stops(stop_ids: Any) -> frozenset[int]:
+    numbers = [whole(token) for token in stop_ids] if isinstance(stop_ids, Iterable) else [None]
+    if None in numbers:
+        raise OperandError(f"stop_ids is {stop_ids!r}", op="generate", expected="a list of token ids, perhaps empty")
+    return frozenset(number for number in numbers if number is not None)

@@ -41,7 +41,8 @@ def draft(place: Path) -> Iterator[Draft]:
     """
     temporary = place.with_name(f".{place.name}.{secrets.token_hex(6)}.tmp")
     try:
-        handle = os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), "wb")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        handle = os.fdopen(os.open(temporary, flags, 0o666), "wb")
     except OSError as error:
         raise ExportError(f"{place} cannot be written: {error.strerror}", op="save", path=str(place)) from error
     try:

@@ -107,7 +107,9 @@ def _write_nodes(program: Program, graph: GraphProto) -> None:
         if "" in outputs:
             outputs = _kept(node, node_name, outputs)
         if node.attrs:
-            proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs, attribute=_attributes(node, cache))
+            proto = add(
+                op_type=node.op, name=node_name, input=inputs, output=outputs, attribute=_attributes(node, cache)
+            )
         else:
             proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs)
         if node.domain:
@@ -117,7 +119,7 @@ def _write_nodes(program: Program, graph: GraphProto) -> None:
 
 
 def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> list[str]:
-    """Return the output names, those that nobody reads left out where the schema allows it (a contrib operator's: always)."""
+    """Return the output names, those that nobody reads left out where the schema allows it (contrib: always)."""
     from onnx.defs import OpSchema
 
     schemas = versions.versions_of(node.op, node.domain)
@@ -190,7 +192,9 @@ def _list_attribute(node: Node, name: str, value: Sequence[Any]) -> AttributePro
     if not value:
         schemas = versions.versions_of(node.op, node.domain)
         declared = schemas[0].attributes.get(name) if schemas else None
-        made.type = AttributeProto.INTS if declared is None else int(declared.type.value)  # type: ignore[assignment]
+        made.type = AttributeProto.AttributeType.Value(
+            "INTS" if declared is None else declared.type.name  # type: ignore[attr-defined]
+        )
     elif all(isinstance(item, (bool, int, np.integer)) for item in value):
         made.type = AttributeProto.INTS
         made.ints.extend([int(item) for item in value])

@@ -1,4 +1,4 @@
-"""What a set of outputs means, ready to be written: nodes in program order, constants, inputs, and a name for each value."""
+"""What outputs mean, ready to be written: nodes in program order, constants, inputs, and a name for each value."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def collect(outputs: Outputs, all_inputs: bool = True) -> Program:
 def _outputs(outputs: Outputs) -> tuple[dict[str, Tensor], dict[str, Shape]]:
     given = {"output": outputs} if isinstance(outputs, Tensor) else outputs
     if not isinstance(given, Mapping) or not given:
-        raise OperandError(f"{outputs!r} are no outputs", op="outputs", expected="a tensor, or a dict of name to tensor")
+        raise OperandError(
+            f"{outputs!r} are no outputs", op="outputs", expected="a tensor, or a dict of name to tensor"
+        )
 
     named: dict[str, Tensor] = {}
     declared: dict[str, Shape] = {}
@@ -111,7 +113,7 @@ def _outputs(outputs: Outputs) -> tuple[dict[str, Tensor], dict[str, Shape]]:
 
 
 def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set[Origin], set[tuple[int, int]]]:
-    """Return the nodes and constants that the outputs need, in program order; all that they need; node outputs read."""
+    """Return the nodes and constants needed, in program order; all origins needed; the node outputs that are read."""
     seen: set[Origin] = set()
     nodes: list[Node] = []
     constants: list[Constant] = []

@@ -40,8 +40,8 @@ def to_onnx(
     """Return the model of the outputs, checked, with all its weights inside.
 
     Args:
-        outputs: A tensor (called ``output``), or tensors by name, each perhaps as ``(tensor, shape)``: the declared shape
-            is written in the file, and refused when the graph contradicts it.
+        outputs: A tensor (called ``output``), or tensors by name, each perhaps as ``(tensor, shape)``: the declared
+            shape is written in the file, and refused when the graph contradicts it.
         target: ``"cpu"`` or ``"cuda"``: refuse what that provider cannot run. None: any runtime.
         opset: The ai.onnx opset to declare; None for the lowest (13 or later) that means the same.
         ir_version: The IR version to declare; None for the lowest that is needed.
@@ -56,9 +56,10 @@ def to_onnx(
 
     Spec: onnx.proto, ModelProto.
     """
-    program = collect(outputs)
-    model = checked_model(program, target, opset, ir_version, metadata, value_info)
-    return with_weights(program, model)
+    with collector_paused():
+        program = collect(outputs)
+        model = checked_model(program, target, opset, ir_version, metadata, value_info)
+        return with_weights(program, model)
 
 
 def save(
@@ -73,7 +74,7 @@ def save(
     value_info: bool = False,
     progress: Progress | None = None,
 ) -> ModelProto:
-    """Write the outputs' model to a file, its weights beside it when they are large; return the model as the file has it.
+    """Write the outputs' model to a file, large weights beside it; return the model as the file has it.
 
     Weights are read one at a time, so memory holds about one of them. The weights file is named after its content
     (``model-3f2a9c1b5d6e.onnx.data``): old and new model never share one, so whatever stops the writing, the file under
@@ -82,7 +83,8 @@ def save(
     Args:
         outputs: As for :func:`to_onnx`.
         path: The model's file. Its folder must exist.
-        external: Whether weights go to a file of their own. None: when they sum to more than 50 MB. A text: that file name.
+        external: Whether weights go to a file of their own; None: when they sum to more than 50 MB; a text: to a file
+            of that name.
         target: The provider that must be able to run it; None: any.
         opset: As for :func:`to_onnx`.
         ir_version: As for :func:`to_onnx`.
@@ -162,10 +164,11 @@ def checked_model(
     """Return the model of a program, checked, all but its weights (see :func:`to_onnx`)."""
     with collector_paused():
         checks.declared_shapes(program)
-        domains = versions.opsets(program.calls, program.graph.opset, opset)
+        calls = versions.distinct_calls(program.calls)
+        domains = versions.opsets(calls, program.graph.opset, opset)
         if target is not None:
             may_rise = opset is None and program.graph.opset is None
-            domains[""] = targets.settle(program, target, domains[""], may_rise)
+            domains[""] = targets.settle(calls, target, domains[""], may_rise)
         model = lower(program, domains, ir_version=ir_version, metadata=metadata, value_info=value_info)
         checks.check(program, model)
     return model
@@ -183,7 +186,12 @@ def _refuse_too_large(program: Program) -> None:
 
 
 def _save_external(
-    program: Program, model: ModelProto, place: Path, location: str | None, model_file: files.Draft, progress: Progress | None
+    program: Program,
+    model: ModelProto,
+    place: Path,
+    location: str | None,
+    model_file: files.Draft,
+    progress: Progress | None,
 ) -> str:
     """Write both files, the weights first and under a name that no other content has; return that name."""
     large = [stored for stored in program.weights if not stored.small]

@@ -58,13 +58,15 @@ class Session:
             ExportError: onnxruntime failed; the message names the user's line where that is known.
         """
         names = list(self.outputs) if outputs is None else list(outputs)
-        plain = all(map(crossing.plain, [*(self.inputs.get(name) for name in feeds), *(self.outputs[n] for n in names)]))
+        types = [*(self.inputs.get(name) for name in feeds), *(self.outputs[name] for name in names)]
+        plain = all(map(crossing.plain, types))
         try:
             if plain:
                 return dict(zip(names, self.raw.run(names, dict(feeds)), strict=True))
             values = {name: crossing.to_value(array, self.inputs[name]) for name, array in feeds.items()}
             results = self.raw.run_with_ort_values(names, values)
-            return {name: crossing.to_array(value, self.outputs[name]) for name, value in zip(names, results, strict=True)}
+            found = zip(names, results, strict=True)
+            return {name: crossing.to_array(value, self.outputs[name]) for name, value in found}
         except Exception as error:
             if not _of_runtime(error):
                 raise
@@ -156,7 +158,9 @@ def open_session(
 
 
 def session_of(outputs: Outputs, provider: str = "cpu", threads: int | None = None) -> Session:
-    """Return a session that computes tensors, with the inputs that they need. Large weights pass through a folder that is gone afterwards.
+    """Return a session that computes tensors, with the inputs that they need.
+
+    Large weights pass through a folder that is gone afterwards.
 
     Raises:
         LazyGraphError: As for :func:`lazygraph.export.saving.to_onnx` and :func:`open_session`.
@@ -178,8 +182,9 @@ def traced(error: Exception, lines: Lines, during: str) -> ExportError:
     text = str(error)
     for found in _NODE.findall(text):
         # Optimisations put something behind a node's name.
-        name = next((n for n in sorted(lines, key=len, reverse=True) if found == n or found.startswith((n + "/", n + "_"))), "")
-        if name:
+        bases = [name for name in lines if found == name or found.startswith((f"{name}/", f"{name}_"))]
+        if bases:
+            name = max(bases, key=len)
             op, at = lines[name]
             return ExportError(f"onnxruntime failed: {text}", op=op, operands={"node": name}, at=at, node=name)
     return ExportError(f"onnxruntime failed: {text}", op=during)

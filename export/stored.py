@@ -113,10 +113,10 @@ def pack(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
         packed = np.zeros(codes.size // per_byte, np.uint8)
         for place in range(per_byte):
             packed |= codes[place::per_byte] << np.uint8(place * dtype.bits)
-        return memoryview(packed)
+        return packed.data
     if flat.dtype.byteorder == ">":
         flat = flat.astype(flat.dtype.newbyteorder("<"))
-    return memoryview(flat.view(np.uint8))
+    return flat.view(np.uint8).data
 
 
 def _encoded(item: object) -> bytes:

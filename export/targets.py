@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from lazygraph.dtypes import DType
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export import kernels, versions
 from lazygraph.export.kernels import LETTERS, Kernel
-from lazygraph.export.program import Program
 from lazygraph.tensor import Node, Tensor, describe
 
 if TYPE_CHECKING:
@@ -20,29 +19,42 @@ TARGETS = ("cpu", "cuda")
 
 # Folded into initialisers when a session is made: no kernel runs.
 _NO_KERNEL = frozenset({("", "Constant")})
-# What CUDA kernels compute with, beside all that the CPU provider has a kernel for: onnxruntime places those nodes there.
-_CUDA = frozenset("float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
+# What CUDA kernels compute with, beside all that the CPU provider has a kernel for.
+_CUDA = frozenset(
+    [
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+    ]
+)
 
 
-def settle(program: Program, target: str, opset: int, may_rise: bool) -> int:
-    """Return the lowest opset, from ``opset`` on, at which the target runs every node.
+def settle(calls: Sequence[Node], target: str, opset: int, may_rise: bool) -> int:
+    """Return the lowest opset, from ``opset`` on, at which the target runs every call.
 
     A runtime's kernels start at some version of an operator: float8 Reshape exists from opset 19 and runs from 21.
-    ``cpu`` is judged by the kernels of onnxruntime's CPU provider, one by one. ``cuda`` takes what ``cpu`` takes, and any
-    operator on the types that CUDA computes with; it is the weaker promise of the two.
+    ``cpu`` is judged by the kernels of onnxruntime's CPU provider, one by one. ``cuda`` takes what ``cpu`` takes, and
+    any operator on the types that CUDA computes with; it is the weaker promise of the two.
 
     Raises:
         OperandError: The target is none that lazygraph knows.
-        UnsupportedError: It has no kernel for a node.
+        UnsupportedError: It has no kernel for one.
     """
     if target not in TARGETS:
         raise OperandError(f"target {target!r}", op="export", expected="'cpu', 'cuda' or None")
-    calls: dict[object, Node] = {}
-    for node in program.calls:
-        calls.setdefault(versions.call_key(node), node)
     newest = versions.newest_opset() if may_rise else opset
     while True:
-        failing = [node for node in calls.values() if not _runs(node, target, opset)]
+        failing = [node for node in calls if not _runs(node, target, opset)]
         if not failing:
             return opset
         needed = [_first_that_runs(node, target, opset + 1, newest) for node in failing]
@@ -53,7 +65,7 @@ def _first_that_runs(node: Node, target: str, lowest: int, newest: int) -> int:
     for opset in range(lowest, newest + 1):
         if _runs(node, target, opset):
             return opset
-    _refuse(node, target)
+    raise _refusal(node, target)
 
 
 def _runs(node: Node, target: str, opset: int) -> bool:
@@ -74,7 +86,7 @@ def _runs(node: Node, target: str, opset: int) -> bool:
     wide = {variable: "f" if letter == "h" else letter for variable, letter in types.items()}
     if wide != types and any(_takes(kernel, wide) for kernel in candidates):
         return True
-    return bool(schema.has_function or schema.has_context_dependent_function) and _expands(node, opset)
+    return _has_body(schema) and _expands(node, opset)
 
 
 def _serves(kernel: Kernel, since: int) -> bool:
@@ -101,6 +113,10 @@ def _letter(dtype: DType) -> str:
 
 def _takes(kernel: Kernel, types: dict[str, str]) -> bool:
     return all(variable not in types or types[variable] in letters for variable, letters in kernel.types.items())
+
+
+def _has_body(schema: OpSchema) -> bool:
+    return bool(schema.has_function or schema.has_context_dependent_function)  # type: ignore[attr-defined]
 
 
 def _expands(node: Node, opset: int) -> bool:
@@ -134,11 +150,11 @@ def _expands(node: Node, opset: int) -> bool:
     return True
 
 
-def _refuse(node: Node, target: str) -> NoReturn:
+def _refusal(node: Node, target: str) -> UnsupportedError:
     provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[target]
     types = dict.fromkeys(str(t.dtype) for t in (*node.inputs, *node.outputs) if t is not None)
     narrow = any(name in ("bfloat16", "float8_e4m3fn", "float8_e5m2") for name in types)
-    raise UnsupportedError(
+    return UnsupportedError(
         f"onnxruntime's {provider} cannot run it on {' and '.join(types)}",
         op=node.op,
         operands={f"operand {i}": describe(t) for i, t in enumerate(node.inputs) if t is not None},

@@ -1,13 +1,13 @@
 """Which opset and IR version a program needs: the lowest that mean the same as what was written.
 
-An operator call is written against its newest schema. An older schema serves as well when it accepts the call (operands,
-attributes, element types) and no version between the two changed what such a call means. Most changes show in the schemas;
-those that do not stand in :data:`_CHANGES`.
+An operator call is written against its newest schema. An older schema serves as well when it accepts the call
+(operands, attributes, element types) and no version between the two changed what such a call means. Most changes show
+in the schemas; those that do not stand in :data:`_CHANGES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ LOWEST = 13
 # Versions of an operator that give some calls another meaning than the version before, which no attribute default,
 # operand count or type list shows. The predicate says which calls (attributes, element types of the operands).
 # Read off the schemas of onnx 1.23 from opset 13 on; a test goes through every new version that onnx brings.
+_FLOATS = ("float16", "float32", "float64", "bfloat16")
 _Change = Callable[[dict[str, Any], Sequence[str]], bool]
 _CHANGES: dict[tuple[str, int], _Change] = {
     # coordinate_transformation_mode came with half_pixel as default; until then the half pixel was left out.
@@ -48,7 +49,6 @@ _CHANGES: dict[tuple[str, int], _Change] = {
     ("Mod", 28): lambda attrs, types: not attrs.get("fmod") and types[0] in _FLOATS,
 }
 _CHANGED = {op for op, _ in _CHANGES}
-_FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 # The IR version that brought each element type. Source: onnx.proto, enum Version.
 _IR_OF_DTYPE = {
@@ -60,11 +60,28 @@ _IR_OF_DTYPE = {
 }
 
 
-def opsets(nodes: Sequence[Node], fixed: int | None, wanted: int | None) -> dict[str, int]:
-    """Return the version of every domain that the nodes use, ``""`` first.
+def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
+    """Return one of each kind of call: same operator, attributes, operand and result types."""
+    calls: dict[object, Node] = {}
+    for node in nodes:
+        attrs = node.attrs
+        key = (
+            node.op,
+            node.domain,
+            tuple(attrs),
+            str(attrs) if node.op in _CHANGED else "",
+            tuple([None if tensor is None else tensor.dtype.onnx for tensor in node.inputs]),
+            tuple([tensor.dtype.onnx for tensor in node.outputs]),
+        )
+        calls.setdefault(key, node)
+    return list(calls.values())
+
+
+def opsets(calls: Sequence[Node], fixed: int | None, wanted: int | None) -> dict[str, int]:
+    """Return the version of every domain that the calls use, ``""`` first.
 
     Args:
-        nodes: The operator calls.
+        calls: The operator calls, one of each kind.
         fixed: The opset whose signatures the graph was written against, or None.
         wanted: An opset asked for at export, at least what the nodes need; or None for the lowest.
 
@@ -81,13 +98,8 @@ def opsets(nodes: Sequence[Node], fixed: int | None, wanted: int | None) -> dict
 
     needs: dict[str, int] = {"": LOWEST}
     ends: dict[str, tuple[int, Node]] = {}
-    known: dict[object, tuple[int, int | None]] = {}
-    for node in nodes:
-        key = call_key(node)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = _range(node, chosen if node.domain == "" else None, fixed is not None)
-        low, high = found
+    for node in calls:
+        low, high = _range(node, chosen if node.domain == "" else None, fixed is not None)
         if low > needs.get(node.domain, 0):
             if node.domain == "" and chosen is not None and low > chosen:
                 _refuse(node, low, chosen)
@@ -143,20 +155,6 @@ def _history() -> dict[tuple[str, str], tuple[OpSchema, ...]]:
     for schema in defs.get_all_schemas_with_history():
         found.setdefault((schema.domain, schema.name), []).append(schema)
     return {key: tuple(sorted(group, key=lambda schema: -schema.since_version)) for key, group in found.items()}
-
-
-def call_key(node: Node) -> object:
-    """Return what calls have in common that need the same versions and kernels."""
-    attrs = node.attrs
-    special = str(attrs) if node.op in _CHANGED else ""
-    return (
-        node.op,
-        node.domain,
-        tuple(attrs),
-        special,
-        tuple([None if tensor is None else tensor.dtype for tensor in node.inputs]),
-        tuple([tensor.dtype for tensor in node.outputs]),
-    )
 
 
 def _range(node: Node, chosen: int | None, written_for: bool) -> tuple[int, int | None]:
@@ -286,7 +284,7 @@ def _in_range(opset: int | None) -> None:
         return
     if not LOWEST <= opset <= newest_opset():
         raise UnsupportedError(
-            f"opset {opset}", op="export", expected=f"opset {LOWEST} to {newest_opset()}, the newest that onnx here knows"
+            f"opset {opset}", op="export", expected=f"opset {LOWEST} to {newest_opset()}, the newest that is known here"
         )
 
 
@@ -301,4 +299,14 @@ def _refuse(node: Node, needed: int, chosen: int) -> None:
     )
 
 
-__all__ = ["LOWEST", "call_key", "ir_version", "newest_opset", "opsets", "refusal", "schema_at", "type_text", "versions_of"]
+__all__ = [
+    "LOWEST",
+    "distinct_calls",
+    "ir_version",
+    "newest_opset",
+    "opsets",
+    "refusal",
+    "schema_at",
+    "type_text",
+    "versions_of",
+]

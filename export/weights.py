@@ -34,7 +34,7 @@ class WeightsFile:
         self._progress = progress
         self._end = 0
         self._done = 0
-        self._places: dict[bytes, tuple[int, Stored]] = {}
+        self._places: dict[object, tuple[int, Stored]] = {}
         self._whole = hashlib.sha256()
 
     @property
@@ -45,9 +45,9 @@ class WeightsFile:
     def add(self, stored: Stored) -> tuple[int, Stored]:
         """Write one weight; return its offset and the weight that stands for this content."""
         packed = stored.packed()
-        content = hashlib.sha256(packed)
-        content.update(f"{stored.dtype.name} {stored.shape}".encode())
-        found = self._places.get(content.digest())
+        content = _digest(packed)
+        key = content, stored.dtype.name, stored.shape
+        found = self._places.get(key)
         self._done += stored.nbytes
         if found is None:
             alignment = PAGE if stored.nbytes >= LARGE else LINE
@@ -56,8 +56,8 @@ class WeightsFile:
             for place in range(0, stored.nbytes, _CHUNK):
                 self._file.write(packed[place : place + _CHUNK])
             self._end = start + stored.nbytes
-            self._whole.update(f"{start} ".encode() + content.digest())
-            found = self._places[content.digest()] = start, stored
+            self._whole.update(f"{start} ".encode() + content)
+            found = self._places[key] = start, stored
         if self._progress is not None:
             self._progress(stored.name, self._done, self._total)
         return found
@@ -76,16 +76,14 @@ def external_proto(stored: Stored, location: str, offset: int) -> TensorProto:
 
 def inline(model: ModelProto, weights: list[Stored], progress: Progress | None = None) -> None:
     """Put the weights into the model, each content once."""
-    seen: dict[bytes, Stored] = {}
+    seen: dict[object, Stored] = {}
     renamed: dict[str, str] = {}
     total, done = sum(stored.nbytes for stored in weights), 0
     for stored in weights:
         done += stored.nbytes
         proto = stored.proto()
         if not stored.small:
-            content = hashlib.sha256(proto.raw_data)
-            content.update(f"{stored.dtype.name} {stored.shape}".encode())
-            first = seen.setdefault(content.digest(), stored)
+            first = seen.setdefault((_digest(proto.raw_data), stored.dtype.name, stored.shape), stored)
             if first is not stored:
                 renamed[stored.name] = first.name
                 continue
@@ -93,6 +91,10 @@ def inline(model: ModelProto, weights: list[Stored], progress: Progress | None =
         if progress is not None:
             progress(stored.name, done, total)
     rename_operands(model, renamed)
+
+
+def _digest(content: bytes | memoryview) -> bytes:
+    return hashlib.sha256(content).digest()
 
 
 def rename_operands(model: ModelProto, renamed: dict[str, str]) -> None:

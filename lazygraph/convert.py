@@ -16,6 +16,7 @@ from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export.alias import shared_memory_faults
 from lazygraph.export.manifest import FILE, MODEL, Manifest, Slot, fingerprint
 from lazygraph.export.saving import save
+from lazygraph.models.block_fp8 import readable
 from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
 from lazygraph.models.config import Config
 from lazygraph.models.program import DecoderGraph
@@ -73,7 +74,7 @@ def convert(
     if capacity > limit:
         say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
 
-    weights = WeightsUse(checkpoint.weights)
+    weights = WeightsUse(readable(checkpoint.weights, config))
     graph = model_module(config.model_type).build(config, weights, capacity)
     config.finish()
     weights.finish()

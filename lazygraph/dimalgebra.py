@@ -367,9 +367,8 @@ def _text(terms: Terms) -> str:
     parts: list[str] = []
     # Names before numbers, positive before negative, then by text: "past + seq - 1".
     for monomial, coefficient in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, _rank(t[0]))):
-        factors = [
-            f"({a.text})" if a.kind in ("floor", "mod") and len(terms) + len(monomial) > 2 else a.text for a in monomial
-        ]
+        alone = len(terms) == 1 and len(monomial) == 1 and coefficient == 1
+        factors = [f"({a.text})" if a.kind in ("floor", "mod") and not alone else a.text for a in monomial]
         if abs(coefficient) != 1 or not monomial:
             factors.insert(0, str(abs(coefficient)))
         sign = "-" if coefficient < 0 else "+"

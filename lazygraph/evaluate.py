@@ -43,8 +43,8 @@ def realize(
 
     Args:
         outputs: A tensor, a list of tensors, or tensors by name.
-        feeds: An array, scalar or list per input, by the input's name or by its tensor. Inputs that the outputs do not need
-            may be left out.
+        feeds: An array, scalar or list per input, by the input's name or by its tensor. Inputs that the outputs do not
+            need may be left out.
         provider: ``"cpu"`` or ``"cuda"``.
 
     Returns:
@@ -193,7 +193,9 @@ def _feed_name(graph: Graph, key: object) -> str:
         raise OperandError(
             f"there is no input {key!r}",
             op="realize",
-            expected=f"one of {', '.join(map(repr, graph.inputs))}" if graph.inputs else "no feeds: the graph has no inputs",
+            expected=f"one of {', '.join(map(repr, graph.inputs))}"
+            if graph.inputs
+            else "no feeds: there are no inputs",
         )
     return key
 

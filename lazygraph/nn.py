@@ -84,7 +84,7 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + ops.concat([second, first], axis=-1) * sin
 
 
-def rotary_tables(positions: Tensor, inv_freq: Tensor) -> tuple[Tensor, Tensor]:
+def rotary_tables(positions: Tensor, inv_freq: Tensor, magnitude: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return cosines and sines for :func:`rotary`, each ``float32 (n, 1, d)``.
 
     The sines of the first half are negative: the rotation's one minus sign, paid once per step instead of per layer.
@@ -92,9 +92,12 @@ def rotary_tables(positions: Tensor, inv_freq: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         positions: ``int64 (n,)``.
         inv_freq: ``float32 (d/2,)``, radians per position.
+        magnitude: Multiplies both (yarn's attention factor).
     """
     angles = ops.unsqueeze(positions.astype(float32), [1, 2]) * inv_freq  # (n, 1, d/2)
     cos, sin = ops.cos(angles), ops.sin(angles)
+    if magnitude != 1.0:
+        cos, sin = cos * magnitude, sin * magnitude
     return ops.concat([cos, cos], axis=-1), ops.concat([-sin, sin], axis=-1)
 
 

@@ -6,6 +6,7 @@ understood may change the mathematics, and a wrong answer is worse than none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -24,6 +25,9 @@ HARMLESS = frozenset(
     """.split()
 )
 _NOTHING = (None, False, [], {}, "")
+
+# Keys that say something even by being false, with the one value that is served.
+_USUAL = {"is_causal": True}
 
 
 class Config:
@@ -63,7 +67,15 @@ class Config:
             WeightsError: It is absent without a default, or not a positive number.
         """
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        return self.positive(key, value)
+
+    def positive(self, key: str, value: object) -> float:
+        """Return a value that the config holds somewhere under ``key`` as a positive, finite number.
+
+        Raises:
+            WeightsError: It is none.
+        """
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
             raise self._wrong(key, value, "a positive number")
         return float(value)
 
@@ -95,11 +107,14 @@ class Config:
         )
 
     def finish(self) -> None:
-        """Require every key to have been read, to be harmless, or to say nothing (null, false, empty).
+        """Require every key to have been read, to be harmless, or to say nothing (null, false, zero, empty).
 
         Raises:
             UnsupportedError: Keys are left that nobody understood.
         """
+        for key, usual in _USUAL.items():
+            if key not in self._read:
+                self.only(key, usual)
         left = sorted(
             key
             for key, value in self.values.items()

@@ -14,7 +14,7 @@ from lazygraph.dtypes import int64
 from lazygraph.errors import WeightsError
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.linears import as_float32, head, projection, vector
+from lazygraph.models.linears import Part, as_float32, feed_forward, head, projection, vector
 from lazygraph.models.program import DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
 from lazygraph.scopes import scope
@@ -128,9 +128,14 @@ def refuse_qwen_window(config: Config, max_seq_len: int) -> None:
     Raises:
         UnsupportedError: Some layers slide, over less than the cache's capacity.
     """
-    window = config.get("sliding_window")
-    sliding = config.flag("use_sliding_window", False) or "sliding_attention" in config.get("layer_types", [])
-    refuse_window(config, window if sliding else None, max_seq_len)
+    kinds = config.get("layer_types", [])
+    if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "sliding_attention"}:
+        raise config.unsupported("layer_types", f"layer_types is {kinds!r}", "a list of full_attention, sliding_attention")
+    sliding = config.flag("use_sliding_window", False) or "sliding_attention" in kinds
+    config.get("sliding_window")  # counts as read though it is not used
+    # Transformers takes 4,096 where a window is used and none is given.
+    window = config.integer("sliding_window", 4096) if sliding else None
+    refuse_window(config, window, max_seq_len)
 
 
 def decoder_graph(model: DenseDecoder, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
@@ -152,7 +157,7 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, max_seq_len: int) ->
     table = ids.const(as_float32(weights.take(name, (model.vocab_size, model.hidden_size))), name)
     with scope("step"):
         inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
-        cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq)
+        cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
         mask = nn.additive_mask(cache.causal_mask("n"))
 
     x = ops.gather(table, ids)  # (n, hidden)
@@ -192,8 +197,8 @@ def _attention(
     heads, kv_heads, width = model.n_heads, model.n_kv_heads, model.head_dim
 
     h = nn.rms_norm(x, vector(weights, x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
-    sizes = [heads * width, kv_heads * width, kv_heads * width]
-    qkv = projection(weights, h, [f"{attn}.q_proj", f"{attn}.k_proj", f"{attn}.v_proj"], sizes, model.qkv_bias)
+    sizes = {"q_proj": heads * width, "k_proj": kv_heads * width, "v_proj": kv_heads * width}
+    qkv = projection(weights, h, [Part(f"{attn}.{name}", size, model.qkv_bias) for name, size in sizes.items()])
     by_head = ops.reshape(qkv, [-1, heads + 2 * kv_heads, width])  # (n, all heads, head_dim)
     qk, v = ops.split(by_head, [heads + kv_heads, kv_heads], axis=1)
     if model.qk_norm:
@@ -206,16 +211,12 @@ def _attention(
     cache = cache.append(layer, [k, v])
     rows_k, rows_v = cache.k(layer, include_pending=True), cache.v(layer, include_pending=True)
     mixed = nn.attention(q, rows_k, rows_v, step.mask, width**-0.5)  # (n, heads * head_dim)
-    return projection(weights, mixed, [f"{attn}.o_proj"], [model.hidden_size], model.output_bias, x), cache
+    return projection(weights, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.output_bias)], x), cache
 
 
 def _feed_forward(model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor) -> Tensor:
     """Return ``x``, ``(n, hidden)``, with one layer's feed-forward added."""
     prefix = f"model.layers.{layer}"
-    inner = model.intermediate_size
     name = f"{prefix}.post_attention_layernorm.weight"
     h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
-    both = projection(weights, h, [f"{prefix}.mlp.gate_proj", f"{prefix}.mlp.up_proj"], [inner, inner], model.mlp_bias)
-    gate, up = ops.split(both, [inner, inner], axis=-1)
-    down = f"{prefix}.mlp.down_proj"
-    return projection(weights, nn.swiglu(gate, up), [down], [model.hidden_size], model.mlp_bias, x)
+    return feed_forward(weights, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)

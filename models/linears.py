@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,56 +34,79 @@ def vector(weights: WeightsUse, anchor: Tensor, name: str, size: int) -> Tensor:
     return anchor.const(as_float32(weights.take(name, (size,))), name)
 
 
-def projection(
-    weights: WeightsUse,
-    x: Tensor,
-    names: Sequence[str],
-    outputs: Sequence[int],
-    bias: bool,
-    residual: Tensor | None = None,
-) -> Tensor:
-    """Return ``x`` through one or several projections side by side, as one product: ``float32 (n, sum(outputs))``.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One of a checkpoint's linear modules.
+
+    Attributes:
+        name: The module's name: it has a ``.weight`` ``(outputs, inputs)`` and perhaps a ``.bias`` ``(outputs,)``.
+        outputs: Its number of outputs.
+        bias: Whether it adds a bias.
+        order: The order in which its outputs are wanted, ``int64 (outputs,)``; None for the checkpoint's own.
+    """
+
+    name: str
+    outputs: int
+    bias: bool = False
+    order: np.ndarray[Any, np.dtype[np.int64]] | None = None
+
+
+def projection(weights: WeightsUse, x: Tensor, parts: Sequence[Part], residual: Tensor | None = None) -> Tensor:
+    """Return ``x`` through one or several linear modules side by side, as one product.
 
     Args:
         weights: The checkpoint.
         x: ``float32 (n, inputs)``.
-        names: The modules' names: each has a ``.weight`` ``(outputs, inputs)`` and perhaps a ``.bias``.
-        outputs: Their numbers of outputs.
-        bias: Whether each adds a bias.
-        residual: What the result is added to, ``float32 (n, sum(outputs))``, or None.
+        parts: The modules.
+        residual: What the result is added to, ``float32 (n, total)``, or None.
+
+    Returns:
+        ``float32 (n, total)``, total the sum of the modules' outputs.
 
     Raises:
         WeightsError: A tensor has another shape.
     """
     inputs = int(x.shape[-1])
-    parts = [as_float32(weights.take(f"{name}.weight", (size, inputs))) for name, size in zip(names, outputs, strict=True)]
-    total = sum(outputs)
+    total = sum(part.outputs for part in parts)
+    sources = [as_float32(weights.take(f"{part.name}.weight", (part.outputs, inputs))) for part in parts]
     joined = LazyArray(
         float32,
         (inputs, total),
-        lambda: np.concatenate([part.read() for part in parts]).T,
-        name=_joined(names, "weight"),
-        key=("transposed", *(part.key for part in parts)),
+        lambda: np.concatenate([_ordered(part, source) for part, source in zip(parts, sources, strict=True)]).T,
+        name=_joined(parts, "weight"),
     )
     weight = x.const(joined, joined.name)
-    if not bias:
+    if not any(part.bias for part in parts):
         return nn.linear(x, weight, None, residual)
 
-    biases = [as_float32(weights.take(f"{name}.bias", (size,))) for name, size in zip(names, outputs, strict=True)]
+    biases = [as_float32(weights.take(f"{part.name}.bias", (part.outputs,))) if part.bias else None for part in parts]
     added = LazyArray(
         float32,
         (total,),
-        lambda: np.concatenate([part.read() for part in biases]),
-        name=_joined(names, "bias"),
-        key=("joined", *(part.key for part in biases)),
+        lambda: np.concatenate([_ordered(part, source) for part, source in zip(parts, biases, strict=True)]),
+        name=_joined(parts, "bias"),
     )
     return nn.linear(x, weight, x.const(added, added.name), residual)
 
 
-def _joined(names: Sequence[str], kind: str) -> str:
+def _ordered(part: Part, source: LazyArray | None) -> np.ndarray[Any, np.dtype[np.float32]]:
+    if source is None:
+        return np.zeros(part.outputs, np.float32)
+    return source.read() if part.order is None else source.read()[part.order]
+
+
+def _joined(parts: Sequence[Part], kind: str) -> str:
     """Return one name for several modules' tensors: ``model.layers.0.self_attn.q_proj+k_proj+v_proj.weight``."""
-    first, *others = names
+    first, *others = [part.name for part in parts]
     return ".".join(["+".join([first, *(name.rsplit(".", 1)[-1] for name in others)]), kind])
+
+
+def feed_forward(weights: WeightsUse, prefix: str, h: Tensor, inner: int, bias: bool, residual: Tensor) -> Tensor:
+    """Return ``residual`` with a gated feed-forward of ``h`` added."""
+    both = projection(weights, h, [Part(f"{prefix}.gate_proj", inner, bias), Part(f"{prefix}.up_proj", inner, bias)])
+    gate, up = ops.split(both, [inner, inner], axis=-1)
+    down = Part(f"{prefix}.down_proj", int(residual.shape[-1]), bias)
+    return projection(weights, nn.swiglu(gate, up), [down], residual)
 
 
 def head(x: Tensor, table: Tensor, weights: WeightsUse, tied: bool) -> tuple[Tensor, str]:

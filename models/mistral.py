@@ -16,5 +16,7 @@ def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph
 
     Source: transformers ``models/mistral/modeling_mistral.py``.
     """
-    dense.refuse_window(config, config.get("sliding_window"), max_seq_len)
+    # Transformers takes 4,096 where the key is absent; only null says that there is no window.
+    if config.values.get("sliding_window", 4096) is not None:
+        dense.refuse_window(config, config.integer("sliding_window", 4096), max_seq_len)
     return dense.decoder_graph(dense.read_dense(config, qkv_bias=False, output_bias=False), weights, max_seq_len)

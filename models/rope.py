@@ -16,7 +16,7 @@ from lazygraph.errors import WeightsError
 from lazygraph.models.config import Config
 
 Frequencies = np.ndarray[tuple[int], np.dtype[np.float32]]
-SERVED = ("default", "linear", "llama3")
+SERVED = ("default", "linear", "llama3", "yarn")
 
 # What may stand beside a type's own keys without changing anything.
 _ALWAYS = {"rope_type", "type", "rope_theta"}
@@ -24,6 +24,16 @@ _KEYS = {
     "default": set[str](),
     "linear": {"factor"},
     "llama3": {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+    "yarn": {
+        "factor",
+        "original_max_position_embeddings",
+        "beta_fast",
+        "beta_slow",
+        "mscale",
+        "mscale_all_dim",
+        "attention_factor",
+        "truncate",
+    },
 }
 
 
@@ -34,10 +44,14 @@ class Rope:
     Attributes:
         inv_freq: ``float32 (dim / 2,)``: radians per position, by pair.
         dim: Rotated numbers per head; even.
+        magnitude: Multiplies cosines and sines (yarn's; 1 otherwise).
+        mscale_all_dim: Yarn's correction of the softmax scale, squared where a model applies it; 1 otherwise.
     """
 
     inv_freq: Frequencies
     dim: int
+    magnitude: float = 1.0
+    mscale_all_dim: float = 1.0
 
 
 def read_rope(config: Config, head_dim: int) -> Rope:
@@ -58,14 +72,14 @@ def read_rope(config: Config, head_dim: int) -> Rope:
     kind = str(scaling.get("rope_type") or scaling.get("type") or "default")
     if kind not in SERVED:
         raise config.unsupported("rope_scaling", f"rope type {kind!r}", "one of " + ", ".join(SERVED))
-    unknown = sorted(set(scaling) - _ALWAYS - _KEYS[kind])
-    if unknown and any(scaling[key] is not None for key in unknown):
+    for partial in (config.get("partial_rotary_factor"), scaling.pop("partial_rotary_factor", None)):
+        if partial is not None and partial != 1.0:
+            raise config.unsupported("partial_rotary_factor", f"partial_rotary_factor is {partial!r}", "1.0")
+    unknown = sorted(key for key in set(scaling) - _ALWAYS - _KEYS[kind] if scaling[key] is not None)
+    if unknown:
         raise config.unsupported(
             "rope_scaling", f"rope keys {unknown} of type {kind!r}", ", ".join(sorted(_KEYS[kind])) or "no keys"
         )
-    partial = config.get("partial_rotary_factor", 1.0)
-    if partial != 1.0:
-        raise config.unsupported("partial_rotary_factor", f"partial_rotary_factor is {partial}", "1.0")
     if head_dim % 2:
         raise WeightsError(
             f"head_dim is {head_dim}", op=f"config of {config.model_type}", expected="an even number: pairs rotate"
@@ -77,29 +91,57 @@ def read_rope(config: Config, head_dim: int) -> Rope:
         inv_freq = inv_freq / np.float32(_number(config, scaling, "factor"))
     elif kind == "llama3":
         inv_freq = _llama3(config, scaling, inv_freq)
+    elif kind == "yarn":
+        inv_freq = _yarn(config, scaling, inv_freq, head_dim, theta)
 
     factors = config.get("rope_freq_factors")
     if factors is not None:
         inv_freq = _divided(config, inv_freq, factors)
-    return Rope(inv_freq.astype(np.float32), head_dim)
+    if kind != "yarn":
+        return Rope(inv_freq.astype(np.float32), head_dim)
+    return Rope(
+        inv_freq.astype(np.float32), head_dim, _yarn_magnitude(config, scaling), _mscale(config, scaling, "mscale_all_dim")
+    )
 
 
-def _scaling(config: Config) -> tuple[Mapping[str, Any], float]:
-    parameters = config.get("rope_parameters")
-    older = config.get("rope_scaling")
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise config.unsupported("rope_parameters", f"rope_parameters is {parameters!r}", "an object of keys")
-    if older is not None and not isinstance(older, Mapping):
-        raise config.unsupported("rope_scaling", f"rope_scaling is {older!r}", "an object of keys")
-    scaling = dict(parameters or older or {})
-    if any(isinstance(value, Mapping) for value in scaling.values()):
+def _scaling(config: Config) -> tuple[dict[str, Any], float]:
+    """Return the keys of the rotation, and theta.
+
+    Raises:
+        UnsupportedError: They are no object, differ per layer type, or the two spellings contradict each other.
+        WeightsError: Theta is no positive number.
+    """
+    newer, older = _section(config, "rope_parameters"), _section(config, "rope_scaling")
+    if newer and older and not _agree(newer, older):
+        raise config.unsupported(
+            "rope_scaling", f"rope_parameters and rope_scaling differ: {newer} and {older}", "one of the two, or both equal"
+        )
+    scaling = {**older, **newer}
+    if any(isinstance(value, Mapping) for value in scaling.values() if value != {}):
         raise config.unsupported("rope_parameters", "rope parameters per layer type", "one set for all layers")
-    theta = scaling.get("rope_theta")
-    if theta is None:
-        theta = config.number("rope_theta", 10000.0)
-    else:
-        config.get("rope_theta")
-    return scaling, float(theta)
+
+    outer, inner = config.get("rope_theta"), scaling.get("rope_theta")
+    theta = config.positive("rope_theta", next((value for value in (inner, outer) if value is not None), 10000.0))
+    if inner is not None and outer is not None and config.positive("rope_theta", outer) != theta:
+        raise config.unsupported("rope_theta", f"rope_theta is {outer} beside {inner} in the rope parameters", "one value")
+    return scaling, theta
+
+
+def _section(config: Config, key: str) -> dict[str, Any]:
+    value = config.get(key, {})
+    if not isinstance(value, Mapping):
+        raise config.unsupported(key, f"{key} is {value!r}", "an object of keys")
+    return dict(value)
+
+
+def _agree(newer: Mapping[str, Any], older: Mapping[str, Any]) -> bool:
+    """Return whether two spellings ask for one rotation; theta, which older configs hold elsewhere, is left out."""
+
+    def asked(section: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {key: value for key, value in section.items() if key not in _ALWAYS and value is not None}
+        return {**kept, "kind": section.get("rope_type") or section.get("type") or "default"}
+
+    return asked(newer) == asked(older)
 
 
 def _llama3(config: Config, scaling: Mapping[str, Any], inv_freq: Frequencies) -> Frequencies:
@@ -118,6 +160,55 @@ def _llama3(config: Config, scaling: Mapping[str, Any], inv_freq: Frequencies) -
     return np.where(wavelength < original / high, inv_freq, stretched).astype(np.float32)
 
 
+def _yarn(
+    config: Config, scaling: Mapping[str, Any], inv_freq: Frequencies, dim: int, theta: float
+) -> Frequencies:
+    """Return frequencies of which the fast stay, the slow are divided by ``factor``, and those between are blended.
+
+    Source: YaRN, Peng et al. 2023, section 3.2.
+    """
+    factor = _number(config, scaling, "factor")
+    original = scaling.get("original_max_position_embeddings")
+    length = float(original) if original else float(config.integer("max_position_embeddings"))
+    fast = _number(config, {"beta_fast": 32, **_present(scaling)}, "beta_fast")
+    slow = _number(config, {"beta_slow": 1, **_present(scaling)}, "beta_slow")
+
+    def pair_that_turns(rotations: float) -> float:
+        """Return the pair, perhaps between two, that turns so often over the original length."""
+        return dim * math.log(length / (rotations * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = pair_that_turns(fast), pair_that_turns(slow)
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    high += 0.001 if low == high else 0
+    ramp = np.clip((np.arange(dim // 2, dtype=np.float32) - low) / (high - low), 0, 1)
+    return (inv_freq / factor * ramp + inv_freq * (1 - ramp)).astype(np.float32)
+
+
+def _yarn_magnitude(config: Config, scaling: Mapping[str, Any]) -> float:
+    """Return what cosines and sines are multiplied by."""
+    given = scaling.get("attention_factor")
+    if given is not None:
+        return _number(config, scaling, "attention_factor")
+    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
+        return _mscale(config, scaling, "mscale") / _mscale(config, scaling, "mscale_all_dim")
+    factor = _number(config, scaling, "factor")
+    return 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _mscale(config: Config, scaling: Mapping[str, Any], key: str) -> float:
+    """Return yarn's correction for the growth of scores with length; 1 where the key is absent or zero."""
+    factor = _number(config, scaling, "factor")
+    if not scaling.get(key) or factor <= 1:
+        return 1.0
+    return 0.1 * _number(config, scaling, key) * math.log(factor) + 1.0
+
+
+def _present(scaling: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in scaling.items() if value is not None}
+
+
 def _divided(config: Config, inv_freq: Frequencies, factors: Any) -> Frequencies:
     """Return frequencies divided by factors per pair: how GGUF stores llama3's scaling, computed already."""
     divisors = np.asarray(factors, dtype=np.float32)
@@ -130,7 +221,7 @@ def _divided(config: Config, inv_freq: Frequencies, factors: Any) -> Frequencies
 
 def _number(config: Config, scaling: Mapping[str, Any], key: str) -> float:
     value = scaling.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
         what = f"{key} is missing" if value is None else f"{key} is {value!r}"
         raise WeightsError(what, op=f"rope of {config.model_type}", expected=f"{key} a positive number", key=key)
     return float(value)

@@ -180,6 +180,7 @@ from lazygraph.ops.searching import (
     unique,
 )
 from lazygraph.ops.shaping import (
+    declare_shape,
     expand,
     flatten,
     reshape,
@@ -247,6 +248,7 @@ __all__ = [
     "cos",
     "cosh",
     "cumsum",
+    "declare_shape",
     "depth_to_space",
     "dequantize_linear",
     "det",

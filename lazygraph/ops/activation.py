@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from lazygraph.errors import OperandError
-from lazygraph.ops.checks import FLOAT, WIDE, axis_of, broadcast_into, dtype_among, exactly, same_dtype
+from lazygraph.ops.checks import FLOAT, WIDE, axis_of, broadcast_into, dtype_among, exactly, int_of, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, has_op, operands, rule
 from lazygraph.tensor import Operand, Tensor
 
@@ -49,23 +49,17 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
     Spec: ai.onnx::Softmax.
     """
-    return apply("Softmax", x, axis=_int_axis("Softmax", axis))
+    return apply("Softmax", x, axis=int_of("Softmax", axis, "axis"))
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return the logarithm of :func:`softmax`. ``T: float``. Spec: ai.onnx::LogSoftmax."""
-    return apply("LogSoftmax", x, axis=_int_axis("LogSoftmax", axis))
+    return apply("LogSoftmax", x, axis=int_of("LogSoftmax", axis, "axis"))
 
 
 def hardmax(x: Tensor, axis: int = -1) -> Tensor:
     """Return 1 at the first maximum along an axis and 0 elsewhere. ``T: float``. Spec: ai.onnx::Hardmax."""
-    return apply("Hardmax", x, axis=_int_axis("Hardmax", axis))
-
-
-def _int_axis(op: str, axis: int) -> int:
-    if isinstance(axis, bool) or not isinstance(axis, int):
-        raise OperandError(f"axis is {axis!r}", op=op, expected="axis an int")
-    return axis
+    return apply("Hardmax", x, axis=int_of("Hardmax", axis, "axis"))
 
 
 def relu(x: Tensor) -> Tensor:

@@ -98,7 +98,7 @@ def axis_of(op: str, axis: int, rank: int, label: str = "axis", operands: Operan
         OperandError: It is no int.
     """
     if type(axis) is not int:
-        axis = _int_of(op, axis, label, operands)
+        axis = int_of(op, axis, label, operands)
     if not -rank <= axis < rank:
         raise IndexRangeError(
             f"{label} {axis} of a tensor with {rank} axes",
@@ -109,7 +109,12 @@ def axis_of(op: str, axis: int, rank: int, label: str = "axis", operands: Operan
     return axis + rank if axis < 0 else axis
 
 
-def _int_of(op: str, value: object, label: str, operands: Operands | None) -> int:
+def int_of(op: str, value: object, label: str, operands: Operands | None = None) -> int:
+    """Return the value as a Python int.
+
+    Raises:
+        OperandError: It is none.
+    """
     try:
         if not isinstance(value, bool):
             return operator.index(value)  # type: ignore[arg-type]

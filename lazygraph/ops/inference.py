@@ -11,6 +11,7 @@ from lazygraph.dims import Size
 from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx
 from lazygraph.errors import ShapeError, UnsupportedError
 from lazygraph.ops.core import Attrs, Inputs, Results
+from lazygraph.ops.signature import dtype_name
 from lazygraph.tensor import SMALL, Constant, Graph, Shape, Tensor, describe
 
 if TYPE_CHECKING:
@@ -121,8 +122,6 @@ def _shape(kind: TypeProto, sizes: dict[str, Size], fresh: dict[str, Size], pref
 
 
 def _bound_dtype(schema: OpSchema, formal: Any, inputs: Inputs) -> DType:
-    from lazygraph.ops.schema import dtype_name
-
     for place, tensor in enumerate(inputs):
         declared = schema.inputs[min(place, len(schema.inputs) - 1)]
         if tensor is not None and declared.type_str == formal.type_str:

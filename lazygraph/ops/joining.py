@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast as typed
 
+import numpy as np
+
 from lazygraph import dims
 from lazygraph.dims import Size, SizeLike
 from lazygraph.errors import OperandError, ShapeError
@@ -55,6 +57,7 @@ def concat(tensors: Sequence[Operand], axis: int) -> Tensor:
 
     Spec: ai.onnx::Concat.
     """
+    tensors = list(tensors)
     like = next((tensor for tensor in tensors if isinstance(tensor, Tensor)), None)
     if like is None:
         raise OperandError("no tensor among the operands", op="concat", expected="at least one tensor")
@@ -144,7 +147,8 @@ def split(x: Tensor, parts: int | Sequence[SizeLike], axis: int = 0) -> tuple[Te
     Spec: ai.onnx::Split.
     """
     axis = axis_of("split", axis, len(x.shape), operands={"x": x})
-    if isinstance(parts, int):
+    if isinstance(parts, (int, np.integer)):
+        parts = int(parts)
         size = x.shape[axis]
         pieces = _even_pieces("split", x, axis, parts)
         if isinstance(size, int) or not has_op(x, 18):  # sizes as an operand: the form of opset 13 on

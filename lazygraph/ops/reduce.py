@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING
 from typing import cast as typed
 
@@ -89,7 +89,7 @@ def _reduced(op: str, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
 
 def _no_axes(axis: Axis) -> bool:
     """Return whether ``axis`` is an empty list, which in numpy reduces nothing (in ONNX it means all axes)."""
-    return axis is not None and not isinstance(axis, int) and not hasattr(axis, "__index__") and len(axis) == 0
+    return isinstance(axis, Sized) and len(axis) == 0
 
 
 def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:

@@ -11,36 +11,22 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from lazygraph.dtypes import as_dtype
-from lazygraph.errors import DTypeError, OperandError, UnknownOpError, UnsupportedError
+from lazygraph.errors import UnknownOpError, UnsupportedError
 from lazygraph.ops.attributes import attributes_of, default_of, kind_of
-from lazygraph.ops.core import Inputs, Results, add_node, as_tensor, graph_of, rule_of
-from lazygraph.tensor import Graph, Tensor, describe, same_graph
+from lazygraph.ops.core import Results, add_node, graph_of, rule_of
+from lazygraph.ops.inference import inferred
+from lazygraph.ops.signature import check_types, dtype_name, inputs_of, option_of
+from lazygraph.tensor import Graph, Tensor, same_graph
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
-
-OLDEST = 13
-# ONNX's names of element types in type constraints, where they differ from numpy's and ml_dtypes'.
-_ONNX_NAMES = {
-    "float": "float32",
-    "double": "float64",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float4e2m1": "float4_e2m1fn",
-    "float8e8m0": "float8_e8m0fnu",
-}
 
 
 class Ops:
     """All operators of ai.onnx as functions, ``op.Name(*operands, **attributes)``.
 
     ``help(lg.op.Add)`` explains one. Operands are given by position, None for one that is left out; scalars, lists and
-    with one output in its schema gives a tensor, any other a tuple of all its outputs.
+    arrays become constants. An operator with one output in its schema gives a tensor, any other a tuple of all outputs.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -127,8 +113,8 @@ def _signature(schema: OpSchema) -> inspect.Signature:
     kinds = inspect.Parameter
     made = []
     for formal in schema.inputs:
-        kind = kinds.VAR_POSITIONAL if _option(formal) == "Variadic" else kinds.POSITIONAL_ONLY
-        default = None if _option(formal) == "Optional" else kinds.empty
+        kind = kinds.VAR_POSITIONAL if option_of(formal) == "Variadic" else kinds.POSITIONAL_ONLY
+        default = None if option_of(formal) == "Optional" else kinds.empty
         made.append(kinds(formal.name, kind, default=default))
     for name, attribute in sorted(schema.attributes.items()):
         made.append(
@@ -142,7 +128,7 @@ def _documentation(schema: OpSchema) -> str:
     for title, formals in (("Operands", schema.inputs), ("Returns", schema.outputs)):
         lines += [f"{title}:"] if formals else []
         for formal in formals:
-            option = _option(formal)
+            option = option_of(formal)
             note = "" if option == "Single" else f", {option.lower()}"
             lines.append(f"    {formal.name} ({formal.type_str}{note}): {' '.join(formal.description.split())}")
     lines += ["Attributes:"] if schema.attributes else []
@@ -152,10 +138,6 @@ def _documentation(schema: OpSchema) -> str:
     lines += ["Types:"] if schema.type_constraints else []
     lines += [f"    {t.type_param_str}: {', '.join(t.allowed_type_strs)}" for t in schema.type_constraints]
     return "\n".join(lines)
-
-
-def _option(formal: Any) -> str:
-    return str(formal.option).rsplit(".", 1)[-1]
 
 
 # ---- one call ----
@@ -176,144 +158,33 @@ def call_op(
     tensors = [value for value in operands if isinstance(value, Tensor)]
     graph = same_graph(name, tensors) if tensors else graph_of(anchor)
     schema = schema_of(name, graph.opset)
-    inputs = _inputs(schema, operands, attributes, graph)
+    inputs = inputs_of(schema, operands, attributes, graph)
     attrs = attributes_of(schema, attributes)
-    if any("tensor" not in kind[:6] for formal in schema.outputs for kind in formal.types):
-        only_tensors = any(kind.startswith("tensor") for formal in schema.outputs for kind in formal.types)
-        if not only_tensors:
-            raise UnsupportedError("it makes sequences or optionals", op=name, expected="operators on tensors")
+    if not _makes_tensors(name, schema.since_version):
+        raise UnsupportedError("it makes sequences or optionals", op=name, expected="operators on tensors")
 
+    # A rule knows the newest form; an older one that a fixed opset asks for may have other attributes.
     own = rule_of(name)
     results: Results
-    if own is not None and all(attribute in schema_of(name).attributes for attribute in attrs):
+    if own is not None and (not attrs or all(attribute in schema_of(name).attributes for attribute in attrs)):
         results = own(name, inputs, attrs)
-        _check_types(schema, inputs)
+        check_types(schema, inputs)
     else:
-        _check_types(schema, inputs)
-        from lazygraph.ops.inference import inferred
-
+        check_types(schema, inputs)
         results = inferred(schema, inputs, attrs, graph)
     outputs = add_node(graph, name, inputs, attrs, results)
-    variadic = bool(schema.outputs) and _option(schema.outputs[-1]) == "Variadic"
-    return outputs[0] if len(schema.outputs) == 1 and not variadic else outputs
+    return outputs[0] if _is_single(name, schema.since_version) else outputs
 
 
-def _formal(schema: OpSchema, place: int) -> Any:
-    return schema.inputs[min(place, len(schema.inputs) - 1)]
+@lru_cache(maxsize=1024)
+def _makes_tensors(name: str, version: int) -> bool:
+    return all(any(map(dtype_name, formal.types)) for formal in schema_of(name, version).outputs)
 
 
-def _inputs(schema: OpSchema, operands: Sequence[Any], attributes: dict[str, Any], graph: Graph) -> Inputs:
-    given = list(operands)
-    while given and given[-1] is None:
-        given.pop()
-    names = [formal.name for formal in schema.inputs]
-    shown = {_label(schema, i): _shown(value) for i, value in enumerate(given)}
-    for name in attributes:
-        if name in names and name not in schema.attributes:
-            raise OperandError(
-                f"{name!r} is an operand",
-                op=schema.name,
-                operands=shown,
-                expected=f"operands by position: {', '.join(names)}",
-            )
-    if len(given) > schema.max_input:
-        raise OperandError(
-            f"{len(given)} operands given",
-            op=schema.name,
-            operands=shown,
-            expected=f"at most {schema.max_input}: {', '.join(names)}" if names else "no operand",
-        )
-    for place in range(max(schema.min_input, len(given))):
-        left_out = place >= len(given) or given[place] is None
-        if left_out and (place < schema.min_input or _option(_formal(schema, place)) != "Optional"):
-            if place < len(names) and _option(schema.inputs[place]) == "Optional":
-                continue
-            raise OperandError(
-                f"operand {_label(schema, place)!r} is missing",
-                op=schema.name,
-                operands=shown,
-                expected=f"operands {', '.join(names)}",
-            )
-
-    bound: dict[str, Tensor] = {}
-    for place, value in enumerate(given):
-        if isinstance(value, Tensor):
-            bound.setdefault(_formal(schema, place).type_str, value)
-    like = next(iter(bound.values()), None)
-    made = []
-    for place, value in enumerate(given):
-        if value is None or isinstance(value, Tensor):
-            made.append(value)
-            continue
-        formal = _formal(schema, place)
-        constant = _constant(schema, formal, value, bound.get(formal.type_str), like, graph)
-        made.append(constant)
-        bound.setdefault(formal.type_str, constant)
-    return tuple(made)
+@lru_cache(maxsize=1024)
+def _is_single(name: str, version: int) -> bool:
+    outputs = schema_of(name, version).outputs
+    return len(outputs) == 1 and option_of(outputs[0]) != "Variadic"
 
 
-def _label(schema: OpSchema, place: int) -> str:
-    if place < len(schema.inputs) and _option(schema.inputs[place]) != "Variadic":
-        return str(schema.inputs[place].name)
-    return f"operand {place}"
-
-
-def _shown(value: Any) -> str:
-    return describe(value) if isinstance(value, Tensor) else "left out" if value is None else repr(value)
-
-
-def _constant(
-    schema: OpSchema, formal: Any, value: Any, bound: Tensor | None, like: Tensor | None, graph: Graph
-) -> Tensor:
-    """Return a value as a constant of the type that its place in the signature asks for."""
-    if bound is not None:
-        return as_tensor(schema.name, value, bound)
-    beside = like if like is not None else graph.ints(())
-    allowed = [name for name in map(dtype_name, sorted(formal.types)) if name]
-    if isinstance(value, (np.ndarray, np.generic)):
-        return as_tensor(schema.name, value, beside)
-    flat = np.asarray(value).dtype.kind
-    wanted = {"f": ["float32"], "i": ["int64", "int32", "float32"], "b": ["bool"], "U": ["string"]}.get(flat, [])
-    for name in [*wanted, *allowed]:
-        if name in allowed:
-            return as_tensor(schema.name, value, beside, as_dtype(name))
-    raise OperandError(f"{value!r} is no {formal.name}", op=schema.name, expected=f"one of {', '.join(allowed)}")
-
-
-def dtype_name(kind: str) -> str:
-    """Return our name of ``tensor(float)``; empty for what is no tensor, or of a type that lazygraph has not."""
-    if not kind.startswith("tensor("):
-        return ""
-    name = kind[7:-1]
-    return _ONNX_NAMES.get(name, name)
-
-
-def _check_types(schema: OpSchema, inputs: Inputs) -> None:
-    bound: dict[str, tuple[str, Tensor]] = {}
-    for place, tensor in enumerate(inputs):
-        if tensor is None:
-            continue
-        formal = _formal(schema, place)
-        label = _label(schema, place)
-        allowed = {dtype_name(kind) for kind in formal.types}
-        if tensor.dtype.name not in allowed:
-            raise DTypeError(
-                f"{label} is {tensor.dtype}",
-                op=schema.name,
-                operands={label: describe(tensor)},
-                expected=f"{label} of {', '.join(sorted(filter(None, allowed))) or 'no tensor type'}",
-            )
-        if _option(formal) == "Variadic" and not formal.is_homogeneous:
-            continue
-        other, first = bound.setdefault(formal.type_str, (label, tensor))
-        if first.dtype is not tensor.dtype:
-            raise DTypeError(
-                f"element types differ: {first.dtype} and {tensor.dtype}",
-                op=schema.name,
-                operands={other: describe(first), label: describe(tensor)},
-                expected=f"one element type for {other} and {label}",
-                hint="x.astype(...) converts",
-            )
-
-
-__all__ = ["Ops", "call_op", "dtype_name", "newest_opset", "op", "op_names", "schema_of"]
+__all__ = ["Ops", "call_op", "newest_opset", "op", "op_names", "schema_of"]

@@ -240,6 +240,36 @@ def unsqueeze(x: Tensor, axes: int | Sequence[int]) -> Tensor:
     return apply("Unsqueeze", x, x.graph.ints(axes_of("unsqueeze", given, len(x.shape) + len(given), {"x": x})))
 
 
+def declare_shape(x: Tensor, shape: Sequence[SizeLike]) -> Tensor:
+    """Return ``x`` with sizes that you know and the graph does not (unknown rank, sizes that come from data).
+
+    Args:
+        x: ``T``.
+        shape: One size per axis; the run does not check it.
+
+    Raises:
+        ShapeError: What is known contradicts it.
+
+    Spec: ai.onnx::Identity.
+    """
+    sizes = tuple([x.graph.size(size) for size in shape])
+    known = x.known_shape
+    if known is not None and (
+        len(known) != len(sizes) or None in [_agree(a, b) for a, b in zip(known, sizes, strict=True)]
+    ):
+        raise ShapeError(
+            f"{shape_text(sizes)} contradicts {shape_text(known)}",
+            op="declare_shape",
+            operands=rows({"x": x}),
+            expected="sizes that can be those of x",
+        )
+    return x.graph.emit("Identity", (x,), {}, [(x.dtype, sizes)])[0]
+
+
+def _agree(a: Size, b: Size) -> bool | None:
+    return meet(a, b) is not None or None
+
+
 @rule("Expand")
 def _expand_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     x, target = exactly(op, inputs, 2)
@@ -265,6 +295,7 @@ def expand(x: Tensor, shape: Sequence[SizeLike] | Tensor) -> Tensor:
 
 
 __all__ = [
+    "declare_shape",
     "expand",
     "flatten",
     "reshape",

@@ -79,19 +79,22 @@ def sliced_size(size: Size, start: Size, end: Size, step: int) -> Size:
         firsts = [first] if _is_negative(start) else [first, highest]
         lasts = [last, -1] if _is_negative(end) else [last]
         spans = [dims.subtract(a, b) for a in firsts for b in lasts]
+    span = spans[0] if len(spans) == 1 else dims.smallest(*spans)
     width = abs(step)
-    return dims.largest(0, dims.floordiv(dims.add(dims.smallest(*spans), width - 1), width))
+    if width > 1:
+        span = dims.floordiv(dims.add(span, width - 1), width)
+    return span if span == size else dims.largest(0, span)
 
 
 def _is_negative(bound: Size) -> bool:
-    return dims.at_most(bound, -1) is True
+    return bound < 0 if isinstance(bound, int) else dims.at_most(bound, -1) is True
 
 
 def _from_front(bound: Size, size: Size) -> Size | None:
     """Return the bound counted from the front, not held to the axis; None where its sign is not known."""
     if isinstance(bound, int) and bound >= 2**31 - 1:
         return size
-    if dims.at_most(0, bound):
+    if bound >= 0 if isinstance(bound, int) else dims.at_most(0, bound):
         return bound
     if bound == TO_THE_FRONT:
         return -1

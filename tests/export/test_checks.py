@@ -17,7 +17,9 @@ from lazygraph.export.checks import FAULTS
 F32 = lg.float32
 
 
-def emit(op: str, inputs: Sequence[lg.Tensor], results: list[tuple[Any, Any]], domain: str = "", **attrs: Any) -> lg.Tensor:
+def emit(
+    op: str, inputs: Sequence[lg.Tensor], results: list[tuple[Any, Any]], domain: str = "", **attrs: Any
+) -> lg.Tensor:
     return inputs[0].graph.emit(op, tuple(inputs), attrs, results, domain)[0]
 
 

@@ -1,4 +1,4 @@
-"""Names in the file: the user's own win, generated ones avoid them, all are unique and stable; content is stored once."""
+"""Names in the file: the user's own win, generated ones avoid them, all are unique; content is stored once."""
 
 from __future__ import annotations
 
@@ -184,7 +184,9 @@ def test_unread_outputs_are_left_out_where_the_schema_allows_it() -> None:
     model = to_onnx({"y": first + 1.0})
     assert [len(node.output) for node in model.graph.node] == [2, 1]
     ones = x.const(np.ones(4, np.float32))
-    nodes = x.graph.emit("LayerNormalization", (x, ones, ones), {}, [(lg.float32, x.shape)] + [(lg.float32, ("n", 1))] * 2)
+    nodes = x.graph.emit(
+        "LayerNormalization", (x, ones, ones), {}, [(lg.float32, x.shape)] + [(lg.float32, ("n", 1))] * 2
+    )
     assert [list(node.output) for node in to_onnx({"y": nodes[0]}).graph.node] == [["y"]]
 
 

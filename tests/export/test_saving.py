@@ -117,7 +117,18 @@ def test_equal_weights_are_stored_once_in_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "int2", "uint2", "float4_e2m1fn", "bool", "complex64"],
+    [
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+        "float4_e2m1fn",
+        "bool",
+        "complex64",
+    ],
 )
 @pytest.mark.parametrize("external", [False, True])
 def test_every_element_type_is_stored_as_onnx_reads_it(tmp_path: Path, dtype: str, external: bool) -> None:

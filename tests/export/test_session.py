@@ -235,6 +235,11 @@ def test_the_kernel_table_is_what_onnxruntime_says() -> None:
 
 
 def test_the_table_knows_every_tensor_type_of_onnx() -> None:
-    named = {kind for schema in onnx.defs.get_all_schemas() for limit in schema.type_constraints for kind in limit.allowed_type_strs}
+    named = {
+        kind
+        for schema in onnx.defs.get_all_schemas()
+        for limit in schema.type_constraints
+        for kind in limit.allowed_type_strs
+    }
     plain = {kind[7:-1] for kind in named if kind.startswith("tensor(")}
     assert plain - {"float6e2m3", "float6e3m2"} <= set(kernels.LETTERS)

@@ -63,7 +63,10 @@ CASES: dict[str, tuple[Callable[[], lg.Tensor], int]] = {
     "ReduceMean over all": (lambda: call("ReduceMean", [X], [(F32, [1, 1])])[0], 13),
     "ReduceMean over axes": (lambda: call("ReduceMean", [X, AXES], [(F32, ["n", 1])])[0], 18),
     "ReduceMax of bool": (lambda: call("ReduceMax", [(BOOL, [2]), np.array([0])], [(BOOL, [1])])[0], 20),
-    "Split into sizes": (lambda: call("Split", [X, np.array([1, 3])], [(F32, ["n", 1]), (F32, ["n", 3])], axis=1)[0], 13),
+    "Split into sizes": (
+        lambda: call("Split", [X, np.array([1, 3])], [(F32, ["n", 1]), (F32, ["n", 3])], axis=1)[0],
+        13,
+    ),
     "Split into a number": (lambda: call("Split", [X], [(F32, ["n", 2])] * 2, axis=1, num_outputs=2)[0], 18),
     "ScatterND": (lambda: call("ScatterND", [X, (I64, [1, 1]), (F32, [1, 4])], [X])[0], 13),
     "ScatterND adding": (lambda: call("ScatterND", [X, (I64, [1, 1]), (F32, [1, 4])], [X], reduction="add")[0], 16),
@@ -92,7 +95,9 @@ CASES: dict[str, tuple[Callable[[], lg.Tensor], int]] = {
     "Gelu": (lambda: call("Gelu", [X], [X])[0], 20),
     "RMSNormalization": (lambda: call("RMSNormalization", [X, (F32, [4])], [X])[0], 23),
     "GroupNormalization": (
-        lambda: call("GroupNormalization", [(F32, [1, 4, 2]), (F32, [4]), (F32, [4])], [(F32, [1, 4, 2])], num_groups=2)[0],
+        lambda: call(
+            "GroupNormalization", [(F32, [1, 4, 2]), (F32, [4]), (F32, [4])], [(F32, [1, 4, 2])], num_groups=2
+        )[0],
         21,
     ),
     "Resize": (
@@ -101,7 +106,9 @@ CASES: dict[str, tuple[Callable[[], lg.Tensor], int]] = {
     ),
     "AveragePool": (lambda: call("AveragePool", [IMAGE], [(F32, [1, 1, 3, 3])], kernel_shape=[2, 2])[0], 13),
     "AveragePool rounding up": (
-        lambda: call("AveragePool", [IMAGE], [(F32, [1, 1, 2, 2])], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)[0],
+        lambda: call("AveragePool", [IMAGE], [(F32, [1, 1, 2, 2])], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)[
+            0
+        ],
         22,
     ),
     "MaxPool": (lambda: call("MaxPool", [IMAGE], [(F32, [1, 1, 3, 3])], kernel_shape=[2, 2])[0], 13),

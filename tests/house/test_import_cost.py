@@ -14,7 +14,11 @@ def _fresh(program: str) -> str:
     """Return what a program prints in a process that has imported nothing, from the root of the repository."""
     where = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": where}, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": where},
+        check=True,
     )
     return done.stdout
 
@@ -31,7 +35,9 @@ def test_import_loads_numpy_and_the_standard_library_only() -> None:
 
 
 def test_building_a_graph_loads_no_library_either() -> None:
-    new = _loaded("import lazygraph as lg; x = lg.input('x', 'float32', ['n', 4]); y = lg.softmax(x @ x.const([[1.0]*4]*4))")
+    new = _loaded(
+        "import lazygraph as lg; x = lg.input('x', 'float32', ['n', 4]); y = lg.softmax(x @ x.const([[1.0]*4]*4))"
+    )
     for library in ("onnx", "onnxruntime", "ml_dtypes", "rich", "tokenizers", "sympy", "safetensors", "gguf", "jinja2"):
         assert library not in new
 

@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"lazygraph": "lazygraph", "lazygraph.cache": "cache", "lazygraph.export": "export", "lazygraph.models": "models"}
+PACKAGES = {
+    "lazygraph": "lazygraph",
+    "lazygraph.cache": "cache",
+    "lazygraph.export": "export",
+    "lazygraph.models": "models",
+}
 
 # The layers, lowest first. A file of lazygraph/ that is named nowhere is of the lowest: it may see that one only.
 LAYERS = {
@@ -99,7 +104,11 @@ def imports(source: str, module: str, known: frozenset[str], is_package: bool = 
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 yield Import(inner if inner in known else base, node.lineno, at_once)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "import_module", "__import__"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
+            "importlib.import_module",
+            "import_module",
+            "__import__",
+        ):
             if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
                 yield Import(node.args[0].value, node.lineno, at_once)
         later = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
@@ -156,11 +165,15 @@ def test_the_whole_package_is_looked_at() -> None:
     known = modules()
     for module in ("lazygraph", "lazygraph.ops.schema", "lazygraph.cache.latent", "lazygraph.export.decoder"):
         assert module in known
-    seen = {entry.module for module, file in known.items() for entry in imports(file.read_text(), module, frozenset(known))}
+    seen = {
+        entry.module for module, file in known.items() for entry in imports(file.read_text(), module, frozenset(known))
+    }
     assert {"numpy", "onnx", "onnxruntime", "lazygraph.cache", "lazygraph.ops"} <= seen
 
 
-KNOWN = frozenset(["lazygraph", "lazygraph.tensor", "lazygraph.ops", "lazygraph.nn", "lazygraph.cache", "lazygraph.models.llama"])
+KNOWN = frozenset(
+    ["lazygraph", "lazygraph.tensor", "lazygraph.ops", "lazygraph.nn", "lazygraph.cache", "lazygraph.models.llama"]
+)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +181,11 @@ KNOWN = frozenset(["lazygraph", "lazygraph.tensor", "lazygraph.ops", "lazygraph.
     [
         ("lazygraph.errors", "import lazygraph.tensor", "ground imports lazygraph.tensor"),
         ("lazygraph.anything_new", "from lazygraph import ops", "ground imports lazygraph.ops"),
-        ("lazygraph.tensor", "def f():\n    from lazygraph import ops", "lazygraph.tensor:2: tensor imports lazygraph.ops"),
+        (
+            "lazygraph.tensor",
+            "def f():\n    from lazygraph import ops",
+            "lazygraph.tensor:2: tensor imports lazygraph.ops",
+        ),
         ("lazygraph.tensor", "import lazygraph as lg", "tensor imports lazygraph of ops"),
         ("lazygraph.ops.core", "from .. import nn", "ops imports lazygraph.nn"),
         ("lazygraph.nn", "from lazygraph.cache import KvCache", "nn imports lazygraph.cache"),
@@ -187,7 +204,11 @@ KNOWN = frozenset(["lazygraph", "lazygraph.tensor", "lazygraph.ops", "lazygraph.
         ("lazygraph", "from lazygraph import nn", "ops imports lazygraph.nn"),
         ("lazygraph.convert", "import cache", "bare import of cache"),
         ("lazygraph.convert", "from export.saving import save", "bare import of export.saving"),
-        ("lazygraph.tensor", "if TYPE_CHECKING:\n    pass\nelse:\n    import lazygraph.ops", "tensor imports lazygraph.ops"),
+        (
+            "lazygraph.tensor",
+            "if TYPE_CHECKING:\n    pass\nelse:\n    import lazygraph.ops",
+            "tensor imports lazygraph.ops",
+        ),
     ],
 )
 def test_a_bad_module_is_found(module: str, source: str, complaint: str) -> None:

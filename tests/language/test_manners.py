@@ -35,7 +35,9 @@ def test_bit_operator_from_either_side_equals_numpy(symbol: str, dtype: Any) -> 
     x = _x(4, dtype=left.dtype)
     for a, b, values in (("t", "a", (left, right)), ("a", "t", (right, left))):
         y = eval(f"{a} {symbol} {b}", {"t": x, "a": right})
-        np.testing.assert_array_equal(realize(y, {"x": left}), eval(f"p {symbol} q", dict(zip("pq", values, strict=True))))
+        np.testing.assert_array_equal(
+            realize(y, {"x": left}), eval(f"p {symbol} q", dict(zip("pq", values, strict=True)))
+        )
 
 
 def test_unary_operators_equal_numpy() -> None:

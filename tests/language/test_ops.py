@@ -603,6 +603,7 @@ NUMBERED = {
     "rotary_embedding interleaved",
     "conv groups",
     "dequantize_linear",
+    "gather_nd batch",
 }
 
 

@@ -1,0 +1,183 @@
+"""Mixture of experts: which experts a token goes to, and their feed-forwards without touching the others.
+
+Source: DeepSeek-V2, 2024, section 2.2; DeepSeek-V3, 2024, section 2.1.2; transformers for how ties and zeros resolve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lazygraph import ops
+from lazygraph.arrays import LazyArray
+from lazygraph.dtypes import float32
+from lazygraph.models.checkpoint import WeightsUse
+from lazygraph.models.linears import as_float32, feed_forward
+from lazygraph.ops import microsoft
+from lazygraph.tensor import Tensor
+
+# Below every score: what is masked never wins over what is not, even when that is zero or negative.
+LOWEST = -1e30
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How tokens choose experts.
+
+    Attributes:
+        n_experts: Routed experts.
+        n_chosen: Experts per token.
+        scores: ``softmax`` or ``sigmoid`` of the router's logits.
+        biased: Whether a correction bias is added for choosing (never for weighing).
+        n_groups: Groups of experts; 1 for none.
+        n_chosen_groups: Groups that a token may choose from.
+        group_score: Experts whose scores sum to a group's score.
+        normalised: Whether the chosen weights are divided by their sum.
+        factor: Multiplies the weights.
+    """
+
+    n_experts: int
+    n_chosen: int
+    scores: Literal["softmax", "sigmoid"]
+    biased: bool
+    n_groups: int
+    n_chosen_groups: int
+    group_score: int
+    normalised: bool
+    factor: float
+
+
+def route(routing: Routing, logits: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return each token's experts and their weights.
+
+    Args:
+        routing: How tokens choose.
+        logits: ``float32 (n, experts)``.
+        bias: ``float32 (experts,)``, added for choosing only, or None.
+
+    Returns:
+        ``int64 (n, chosen)`` and ``float32 (n, chosen)``.
+    """
+    scores = ops.softmax(logits, axis=-1) if routing.scores == "softmax" else ops.sigmoid(logits)
+    choice = scores if bias is None else scores + bias
+    if routing.n_chosen_groups < routing.n_groups:
+        choice = ops.where(_in_chosen_groups(routing, choice), choice, LOWEST)
+    _, experts = ops.topk(choice, routing.n_chosen, axis=-1)
+    weights = ops.gather_elements(scores, experts, axis=1)
+    if routing.normalised:
+        weights = weights / (ops.reduce_sum(weights, -1, keepdims=True) + 1e-20)
+    return experts, weights * routing.factor if routing.factor != 1.0 else weights
+
+
+def _in_chosen_groups(routing: Routing, choice: Tensor) -> Tensor:
+    """Return which experts belong to a token's best groups, ``bool (n, experts)``."""
+    groups, members = routing.n_groups, routing.n_experts // routing.n_groups
+    by_group = ops.reshape(choice, [-1, groups, members])
+    best, _ = ops.topk(by_group, routing.group_score, axis=-1)
+    group_scores = ops.reduce_sum(best, -1)  # (n, groups)
+    _, chosen = ops.topk(group_scores, routing.n_chosen_groups, axis=-1)  # (n, chosen groups)
+    # A token's group is chosen where any of its choices is that group's number.
+    numbers = ops.arange(0, groups, anchor=choice)  # (groups,)
+    hits = ops.unsqueeze(chosen, 2) == numbers  # (n, chosen groups, groups)
+    allowed = ops.reduce_max(ops.cast(hits, "int32"), 1) > 0  # (n, groups)
+    spread = ops.expand(ops.unsqueeze(allowed, 2), [choice.shape[0], groups, members])
+    return ops.reshape(spread, [-1, routing.n_experts])
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A layer's routed experts.
+
+    Attributes:
+        gate_up: ``float32 (experts, 2 * inner, hidden)``: rows of gate and up in turns.
+        down: ``float32 (experts, hidden, inner)``.
+    """
+
+    gate_up: Tensor
+    down: Tensor
+
+
+def read_experts(weights: WeightsUse, anchor: Tensor, prefix: str, count: int, inner: int) -> Experts:
+    """Return a layer's routed experts, stacked as they stream into the export.
+
+    Args:
+        weights: The checkpoint.
+        anchor: A tensor of the graph, ``(n, hidden)``.
+        prefix: The modules' name: ``model.layers.1.mlp.experts``.
+        count: Experts.
+        inner: Numbers per token inside an expert.
+    """
+    hidden = int(anchor.shape[-1])
+
+    def parts(name: str, shape: tuple[int, int]) -> list[LazyArray]:
+        return [as_float32(weights.take(f"{prefix}.{expert}.{name}.weight", shape)) for expert in range(count)]
+
+    gates, ups, downs = parts("gate_proj", (inner, hidden)), parts("up_proj", (inner, hidden)), parts("down_proj", (hidden, inner))
+
+    def interleaved() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        stacked = np.empty((count, inner, 2, hidden), np.float32)
+        for expert in range(count):
+            stacked[expert, :, 0] = gates[expert].read()
+            stacked[expert, :, 1] = ups[expert].read()
+        return stacked.reshape(count, 2 * inner, hidden)
+
+    def stacked_down() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        stacked = np.empty((count, hidden, inner), np.float32)
+        for expert in range(count):
+            stacked[expert] = downs[expert].read()
+        return stacked
+
+    gate_up = LazyArray(float32, (count, 2 * inner, hidden), interleaved, f"{prefix}.gate_proj+up_proj.weight")
+    down = LazyArray(float32, (count, hidden, inner), stacked_down, f"{prefix}.down_proj.weight")
+    return Experts(anchor.const(gate_up, gate_up.name), anchor.const(down, down.name))
+
+
+def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted sum of the chosen experts' outputs, ``float32 (n, hidden)``.
+
+    Args:
+        routing: How tokens chose.
+        experts: The layer's experts.
+        h: ``float32 (n, hidden)``.
+        chosen: ``int64 (n, chosen)``.
+        weights: ``float32 (n, chosen)``.
+
+    Spec: com.microsoft::MoE-1. It chooses by itself, and normalises: it is given the logarithms of the weights, so that it
+    finds the same experts and the same proportions, and its result is multiplied by what the weights sum to.
+    """
+    n = h.shape[0]
+    floor = ops.expand(ops.constant(LOWEST, dtype=float32, anchor=h), [n, routing.n_experts])
+    router = ops.scatter_elements(floor, chosen, ops.log(ops.maximum(weights, 1e-30)), axis=1)
+    mixed = microsoft.moe(h, router, experts.gate_up, experts.down, k=routing.n_chosen)
+    return mixed * ops.reduce_sum(weights, -1, keepdims=True)
+
+
+def shared_and_routed(
+    routing: Routing, weights: WeightsUse, prefix: str, h: Tensor, inner: int, n_shared: int, residual: Tensor
+) -> Tensor:
+    """Return ``residual`` with a layer's mixture added: its routed experts and, beside them, those that all tokens share.
+
+    Args:
+        routing: How tokens choose.
+        weights: The checkpoint.
+        prefix: The module's name: ``model.layers.1.mlp``.
+        h: ``float32 (n, hidden)``, normed.
+        inner: Numbers per token inside an expert.
+        n_shared: Shared experts; they are stored as one that is so many times as wide.
+        residual: ``float32 (n, hidden)``.
+    """
+    hidden = int(h.shape[-1])
+    gate = as_float32(weights.take(f"{prefix}.gate.weight", (routing.n_experts, hidden)))
+    logits = ops.gemm(h, h.const(gate, gate.name), trans_b=True)
+    bias = None
+    if routing.biased:
+        correction = as_float32(weights.take(f"{prefix}.gate.e_score_correction_bias", (routing.n_experts,)))
+        bias = h.const(correction, correction.name)
+    chosen, strengths = route(routing, logits, bias)
+    experts = read_experts(weights, h, f"{prefix}.experts", routing.n_experts, inner)
+    x = residual + mixture(routing, experts, h, chosen, strengths)
+    if not n_shared:
+        return x
+    return feed_forward(weights, f"{prefix}.shared_experts", h, inner * n_shared, False, x)

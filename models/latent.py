@@ -1,0 +1,200 @@
+"""The decoder that DeepSeek V2 and V3 share: latent attention, dense first layers, then mixtures of experts.
+
+The cache keeps, per token and layer, the latent after its norm (slot ``c_kv``) and the shared rotary key after rotation (slot
+``k_pe``). The rotary parts of queries and keys are kept in the half layout, whatever the checkpoint has: adjacent pairs are
+brought into it by reordering the rows of the weights that make them, queries and keys alike, so scores are unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lazygraph import latent, nn, ops
+from lazygraph.cache import LatentCache
+from lazygraph.dims import size
+from lazygraph.dtypes import float32, int64
+from lazygraph.models.checkpoint import WeightsUse
+from lazygraph.models.experts import Routing, shared_and_routed
+from lazygraph.models.linears import Part, as_float32, feed_forward, head, projection, vector
+from lazygraph.models.program import DecoderGraph
+from lazygraph.models.rope import Rope
+from lazygraph.scopes import scope
+from lazygraph.tensor import Tensor
+
+
+# The norms inside attention have an epsilon of their own in the reference, whatever rms_norm_eps is.
+INNER_EPS = 1e-6
+
+
+@dataclass(frozen=True)
+class LatentDecoder:
+    """What a config says, checked.
+
+    Attributes:
+        hidden_size: Numbers per token between layers.
+        n_layers: Layers.
+        n_heads: Heads.
+        q_rank: Rank of the queries' own compression; None for none.
+        kv_rank: Numbers of a latent.
+        nope: Numbers per query head that meet latents.
+        rope_dim: Numbers per query head that rotate.
+        v: Numbers per value head.
+        intermediate_size: Inside the dense layers' feed-forward.
+        expert_size: Inside an expert.
+        n_shared: Shared experts.
+        first_dense: Layers before the first mixture.
+        routing: How tokens choose experts; None where all layers are dense.
+        vocab_size: Tokens.
+        eps: Added to the mean of squares in norms.
+        rope: The rotation.
+        interleaved: Whether the checkpoint rotates adjacent pairs.
+        scale: Multiplies scores.
+        bias: Whether attention's outer projections add biases.
+        mlp_bias: Whether feed-forwards add biases.
+        tied: Whether the config ties head and embedding.
+        max_position: Longest sequence of the training, in tokens.
+    """
+
+    hidden_size: int
+    n_layers: int
+    n_heads: int
+    q_rank: int | None
+    kv_rank: int
+    nope: int
+    rope_dim: int
+    v: int
+    intermediate_size: int
+    expert_size: int
+    n_shared: int
+    first_dense: int
+    routing: Routing | None
+    vocab_size: int
+    eps: float
+    rope: Rope
+    interleaved: bool
+    scale: float
+    bias: bool
+    mlp_bias: bool
+    tied: bool
+    max_position: int
+
+
+def decoder_graph(model: LatentDecoder, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+    """Return the decoder's graph, in float32.
+
+    Args:
+        model: What the config says.
+        weights: The checkpoint's tensors, under Hugging Face's names.
+        max_seq_len: Capacity of the cache, in tokens.
+
+    Raises:
+        WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
+    """
+    ids = ops.input("input_ids", int64, [size("n", min=1, max=max_seq_len)])
+    slots = [[model.kv_rank], [model.rope_dim]]
+    cache = LatentCache.inputs(ids, model.n_layers, max_seq_len, slots, slot_names=["c_kv", "k_pe"], lowering="view")
+    logits_from = ops.size_input("logits_from", ids, 0, max_seq_len)
+
+    name = "model.embed_tokens.weight"
+    table = ids.const(as_float32(weights.take(name, (model.vocab_size, model.hidden_size))), name)
+    with scope("step"):
+        inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
+        tables = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
+        mask = nn.additive_mask(cache.causal_mask("n"))
+
+    x = ops.gather(table, ids)  # (n, hidden)
+    for layer in range(model.n_layers):
+        with scope(f"layers.{layer}"):
+            x, cache = _attention(model, weights, layer, x, cache, tables, mask)
+            x = _feed_forward(model, weights, layer, x)
+
+    with scope("head"):
+        x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])
+        x = nn.rms_norm(x, vector(weights, x, "model.norm.weight", model.hidden_size), model.eps)
+        logits, note = head(x, table, weights, model.tied)
+    expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
+    compressed = f"the cache keeps {model.kv_rank + model.rope_dim:,} numbers per token and layer; expanded it would be {expanded:,}"
+    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, compressed))
+
+
+def _attention(
+    model: LatentDecoder,
+    weights: WeightsUse,
+    layer: int,
+    x: Tensor,
+    cache: LatentCache,
+    tables: tuple[Tensor, Tensor],
+    mask: Tensor,
+) -> tuple[Tensor, LatentCache]:
+    """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
+    prefix = f"model.layers.{layer}"
+    attn = f"{prefix}.self_attn"
+    heads, nope, turning = model.n_heads, model.nope, model.rope_dim
+    h = nn.rms_norm(x, vector(weights, x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
+
+    halves = _half_layout(turning) if model.interleaved else np.arange(turning)
+    q_order = _head_rows(heads, nope, halves)
+    kv_order = np.concatenate([np.arange(model.kv_rank), model.kv_rank + halves])
+    kv = Part(f"{attn}.kv_a_proj_with_mqa", model.kv_rank + turning, model.bias, kv_order)
+    q_size = heads * (nope + turning)
+    if model.q_rank is None:
+        both = projection(weights, h, [Part(f"{attn}.q_proj", q_size, False, q_order), kv])
+        q, c_kv, k_pe = ops.split(both, [q_size, model.kv_rank, turning], axis=-1)
+    else:
+        both = projection(weights, h, [Part(f"{attn}.q_a_proj", model.q_rank, model.bias), kv])
+        q_a, c_kv, k_pe = ops.split(both, [model.q_rank, model.kv_rank, turning], axis=-1)
+        q_a = nn.rms_norm(q_a, vector(weights, x, f"{attn}.q_a_layernorm.weight", model.q_rank), INNER_EPS)
+        q = projection(weights, q_a, [Part(f"{attn}.q_b_proj", q_size, False, q_order)])
+
+    c_kv = nn.rms_norm(c_kv, vector(weights, x, f"{attn}.kv_a_layernorm.weight", model.kv_rank), INNER_EPS)
+    q_nope, q_pe = ops.split(ops.reshape(q, [-1, heads, nope + turning]), [nope, turning], axis=-1)
+    rotated = nn.rotary(ops.concat([q_pe, ops.unsqueeze(k_pe, 1)], axis=1), *tables)  # (n, heads + 1, rope)
+    q_pe, k_pe = ops.split(rotated, [heads, 1], axis=1)
+    cache = cache.append(layer, [c_kv, ops.squeeze(k_pe, 1)])
+
+    w_uk, w_uv = _up_projections(model, weights, x, f"{attn}.kv_b_proj.weight")
+    query = latent.LatentQuery(
+        ops.transpose(q_nope, [1, 0, 2]), ops.transpose(q_pe, [1, 0, 2]), w_uk, w_uv, mask, model.scale
+    )
+    rows = (cache.slot(layer, 0, include_pending=True), cache.slot(layer, 1, include_pending=True))
+    mixed = latent.absorbed(query, *rows)  # (n, heads * v)
+    return projection(weights, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.bias)], x), cache
+
+
+def _up_projections(model: LatentDecoder, weights: WeightsUse, anchor: Tensor, name: str) -> tuple[Tensor, Tensor]:
+    """Return what makes keys and values of latents: ``(heads, nope, rank)`` and ``(heads, rank, v)``."""
+    heads, nope, v, rank = model.n_heads, model.nope, model.v, model.kv_rank
+    both = as_float32(weights.take(name, (heads * (nope + v), rank)))
+
+    def by_head(numbers: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        return numbers.reshape(heads, nope + v, rank)
+
+    stem = name.removesuffix(".weight")
+    w_uk = both.map(f"{stem}.k.weight", float32, (heads, nope, rank), lambda a: by_head(a)[:, :nope])
+    w_uv = both.map(f"{stem}.v.weight", float32, (heads, rank, v), lambda a: by_head(a)[:, nope:].transpose(0, 2, 1))
+    return anchor.const(w_uk, w_uk.name), anchor.const(w_uv, w_uv.name)
+
+
+def _half_layout(dim: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the order that brings adjacent pairs into halves: 0, 2, 4, ..., 1, 3, 5, ..."""
+    return np.concatenate([np.arange(0, dim, 2), np.arange(1, dim, 2)])
+
+
+def _head_rows(heads: int, nope: int, halves: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the order of a query projection's rows, each head's rotary part in halves."""
+    one = np.concatenate([np.arange(nope), nope + halves])
+    return (np.arange(heads)[:, None] * len(one) + one).reshape(-1)
+
+
+def _feed_forward(model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor) -> Tensor:
+    """Return ``x``, ``(n, hidden)``, with one layer's feed-forward or mixture added."""
+    prefix = f"model.layers.{layer}"
+    name = f"{prefix}.post_attention_layernorm.weight"
+    h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
+    if model.routing is None or layer < model.first_dense:
+        return feed_forward(weights, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)
+    return shared_and_routed(model.routing, weights, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x)
+
+
