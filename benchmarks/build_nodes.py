@@ -1,7 +1,5 @@
 """Seconds per 1,000 nodes to build, check and serialise a graph of 18,486 nodes, in lazygraph and its peers.
 
-usage: build_nodes.py [--layers 60] [--repeat 3] [BACKEND ...]
-
 The graph is a decoder of 60 layers: RMSNorm, rotary embedding in primitive ops, attention with past and present
 joined by Concat, and 32 dense SwiGLU experts per layer, all tiny so that nothing but the graph itself costs time.
 Every installed backend runs in a process of its own and makes the same nodes (lazygraph needs no Identity for its 121
@@ -172,6 +170,9 @@ class Peer:
     def weight(self, name: str, array: np.ndarray) -> Any:
         raise NotImplementedError
 
+    def check(self) -> None:
+        """Validate what was built; most peers do so as they go, or never."""
+
 
 class OnnxHelper(Peer):
     """onnx.helper, with strict shape inference as its check."""
@@ -245,9 +246,6 @@ class IrTape(Peer):
         copy.name, copy.dtype, copy.shape = name, self.ir.DataType.FLOAT, self.ir.Shape(list("abcd"[:rank]))
         self.outputs.append(copy)
 
-    def check(self) -> None:
-        pass
-
     def serialise(self) -> tuple[bytes, int]:
         graph = self.ir.Graph(
             inputs=self.inputs,
@@ -286,9 +284,6 @@ class ScriptBuilder(Peer):
         copy = self.op("Identity", value)
         copy.dtype, copy.shape = self.ir.DataType.FLOAT, copy.shape or self.ir.Shape(list("abcd"[:rank]))
         self.builder.add_output(copy, name)
-
-    def check(self) -> None:
-        pass
 
     def serialise(self) -> tuple[bytes, int]:
         model = self.ir.to_proto(self.ir.Model(self.graph, ir_version=10))

@@ -62,7 +62,7 @@ from lazygraph.tensor import Graph, Tensor
 if TYPE_CHECKING:
     from lazygraph import nn
     from lazygraph.cache import KvCache, LatentCache
-    from lazygraph.convert import convert
+    from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, save, to_onnx
     from lazygraph.ops.schema import op
@@ -72,7 +72,7 @@ _LATER = {
     "Decoder": "lazygraph.export.decoder",
     "KvCache": "lazygraph.cache",
     "LatentCache": "lazygraph.cache",
-    "convert": "lazygraph.convert",
+    "convert": "lazygraph.conversion",
     "nn": "lazygraph",
     "op": "lazygraph.ops.schema",
     "realize": "lazygraph.evaluate",

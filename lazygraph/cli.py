@@ -7,34 +7,54 @@ missing file, a wrong option), 130 Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import math
 import os
 import sys
 from collections.abc import Sequence
 
-from lazygraph.errors import ExportError, LazyGraphError, WeightsError
+from lazygraph.errors import ExportError, LazyGraphError, OperandError, WeightsError
 from lazygraph.version import VERSION
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a model may say what the terminal cannot show
     try:
-        code: int = options.command(options)
-        sys.stdout.flush()
+        try:
+            options = _parser().parse_args(arguments)
+            code: int = options.command(options)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader went away: not an error, but nothing more can be written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except LazyGraphError as error:
         error.at = None  # on the command line no line of the program is the user's own
         print(f"lazygraph: {error}", file=sys.stderr)
-        return 2 if isinstance(error, WeightsError) or (isinstance(error, ExportError) and error.op == "open") else 1
+        return 2 if _unreadable(error) else 1
     except (OSError, MemoryError) as error:
         print(f"lazygraph: {error or type(error).__name__}", file=sys.stderr)
+        _drop_output()
         return 1
     return code
+
+
+def _unreadable(error: LazyGraphError) -> bool:
+    """Return whether the request itself could not be read: a missing or broken file, an empty prompt."""
+    return isinstance(error, WeightsError) or (isinstance(error, (ExportError, OperandError)) and error.op in ("open", "run"))
+
+
+def _drop_output() -> None:
+    """Send what stdout still holds nowhere, so that the interpreter's own last flush cannot fail."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,10 +85,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("folder", metavar="OUT", help="what `lazygraph export` wrote")
     run.add_argument("prompt", help="the prompt; - reads it from stdin")
     run.add_argument("--max-new-tokens", type=_count, default=256, metavar="N", help="default 256")
-    run.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 (default) takes the likeliest token")
-    run.add_argument("--top-p", type=float, default=1.0, metavar="P", help="draw from the likeliest tokens of this much")
-    run.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from so many of the likeliest tokens")
-    run.add_argument("--seed", type=int, metavar="S", help="makes draws repeatable")
+    run.add_argument("--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) takes the likeliest token")
+    run.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="draw from the likeliest tokens of this much")
+    run.add_argument("--top-k", type=_whole, default=0, metavar="K", help="draw from so many of the likeliest tokens")
+    run.add_argument("--seed", type=_whole, metavar="S", help="makes draws repeatable")
     run.add_argument("--raw", action="store_true", help="the prompt as it is, without the chat template")
     run.add_argument("--stats", action="store_true", help="print times and sizes afterwards")
     run.add_argument("--threads", type=_count, metavar="N", help="threads to compute with")
@@ -90,10 +110,43 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _count(text: str) -> int:
+    """Return a whole number of at least 1."""
+    return _at_least(1, text)
+
+
+def _whole(text: str) -> int:
+    """Return a whole number of at least 0."""
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return number
+
+
+def _temperature(text: str) -> float:
+    """Return a finite number of at least 0."""
+    number = _float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return number
+
+
+def _share(text: str) -> float:
+    """Return a number above 0, at most 1."""
+    number = _float(text)
+    if not 0 < number <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 1")
+    return number
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from lazygraph.convert import convert
+from lazygraph.conversion import convert
 from lazygraph.export.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def size(nbytes: int) -> str:
 
 
 class Bars:
-    """Progress bars on stderr, one per stage; nothing where stderr is no terminal.
+    """A progress bar on stderr; nothing where stderr is no terminal.
 
     Args:
         quiet: Show nothing.
@@ -74,7 +74,7 @@ class Bars:
 
     def __init__(self, quiet: bool) -> None:
         self._bars: RichProgress | None = None
-        self._tasks: dict[str, TaskID] = {}
+        self._task: TaskID | None = None
         if quiet or not sys.stderr.isatty():
             return
         from rich.console import Console
@@ -98,10 +98,10 @@ class Bars:
         if self._bars is not None:
             self._bars.stop()
 
-    def update(self, stage: str, done: int, total: int) -> None:
-        """Show how far a stage is, in bytes."""
+    def update(self, weight: str, done: int, total: int) -> None:
+        """Show how much is written, in bytes."""
         if self._bars is None:
             return
-        if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(stage, total=total)
-        self._bars.update(self._tasks[stage], completed=done, total=total)
+        if self._task is None:
+            self._task = self._bars.add_task("writing weights", total=total)
+        self._bars.update(self._task, completed=done, total=total)

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _prompt_ids(options: argparse.Namespace, tokenizer: Tokenizer) -> list[int]:
-    text = sys.stdin.read() if options.prompt == "-" else options.prompt
+    text = _stdin() if options.prompt == "-" else options.prompt
     if not text:
         raise OperandError("the prompt is empty", op="run", expected="some text")
     if options.raw or not tokenizer.templates:
@@ -54,6 +54,15 @@ def _prompt_ids(options: argparse.Namespace, tokenizer: Tokenizer) -> list[int]:
             print("note: the tokenizer has no chat template; the prompt is used as it is", file=sys.stderr)
         return tokenizer.encode(text)
     return tokenizer.encode(tokenizer.chat([{"role": "user", "content": text}]), add_special=False)
+
+
+def _stdin() -> str:
+    if sys.stdin is None:
+        raise OperandError("the prompt is to come from stdin, which is closed", op="run", expected="some text")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise OperandError(f"the prompt on stdin is not {error.encoding} text", op="run", expected="UTF-8") from error
 
 
 def _stats(decoder: Decoder, prompt: int, load: float, start: float, arrivals: list[float]) -> str:

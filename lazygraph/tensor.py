@@ -1,7 +1,6 @@
-"""Tensors, and the graph that they share.
+"""Tensors: values still to be computed, with what is known of them and numpy's operators.
 
-A graph keeps no list of nodes: a node lives as long as a tensor that needs it, and export collects what the outputs
-reach. Everything here is immutable once made, but for the graph's own book-keeping (inputs, named sizes, constants).
+Everything here is immutable once made.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazygraph import dims
-from lazygraph.arrays import LazyArray
 from lazygraph.dims import Dim, Size, SizeLike
-from lazygraph.dtypes import DType, DTypeLike, as_dtype
-from lazygraph.errors import DTypeError, OperandError, ShapeError
+from lazygraph.dtypes import DType, DTypeLike
+from lazygraph.errors import DTypeError, ShapeError
+from lazygraph.graph import SMALL, Graph
 from lazygraph.origins import Constant, Input, Node, describe, frozen_array, same_graph, shape_text
-from lazygraph.scopes import current_scope
-from lazygraph.where import user_line
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -32,154 +29,6 @@ Shape: TypeAlias = "tuple[Size, ...]"
 Scalar: TypeAlias = "bool | int | float"
 Operand: TypeAlias = "Tensor | Scalar | Dim | np.ndarray[Any, Any] | np.generic | Sequence[Any]"
 Attr: TypeAlias = "int | float | str | bytes | Sequence[int] | Sequence[float] | Sequence[str] | np.ndarray[Any, Any]"
-
-# Constants of at most so many elements are followed while the graph is built.
-SMALL = 1024
-
-
-class Graph:
-    """What the tensors of one program share: named inputs, named sizes, small constants, the opset if fixed.
-
-    Attributes:
-        inputs: Every declared input by name, in order of declaration.
-        opset: The ai.onnx opset whose signatures apply, or None for the newest.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_constants",
-        "_names",
-        "_serial",
-        "inputs",
-        "opset",
-        "scalars",
-        "size_tensors",
-        "sizes",
-    )
-
-    def __init__(self, opset: int | None = None) -> None:
-        self.inputs: dict[str, Tensor] = {}
-        self.opset = opset
-        self.sizes: dict[str, Dim] = {}
-        self._names: set[str] = set()
-        self._constants: dict[object, Tensor] = {}
-        self.scalars: dict[object, Tensor] = {}
-        self.size_tensors: dict[Size, Tensor] = {}
-        self._serial = 0
-
-    def next_serial(self) -> int:
-        """Return a number that grows with every value made: program order."""
-        self._serial += 1
-        return self._serial
-
-    def input(self, name: str, dtype: DTypeLike, shape: Sequence[SizeLike]) -> Tensor:
-        """Return a new input of the graph.
-
-        Raises:
-            OperandError: The name is empty or taken.
-            ShapeError: A size is negative or no size.
-        """
-        if not isinstance(name, str) or not name:
-            raise OperandError(f"{name!r} cannot name an input", op="input", expected="a non-empty string")
-        if name in self._names:
-            raise OperandError(f"the name {name!r} is taken in this graph", op="input", expected="a new name")
-        if isinstance(shape, (str, bytes)):
-            raise ShapeError(f"{shape!r} is not a list of sizes", op="input", expected="a list such as ['seq', 64]")
-
-        sizes = tuple(self.size(value) for value in shape)
-        tensor = Tensor(self, as_dtype(dtype), sizes, Input(name, user_line()), 0)
-        self.inputs[name] = tensor
-        self._names.add(name)
-        return tensor
-
-    def size(self, value: SizeLike) -> Size:
-        """Return the size, a named one with the bounds that this graph already knows of it.
-
-        Raises:
-            ShapeError: It was declared with other bounds before.
-        """
-        value = dims.as_size(value)
-        if isinstance(value, int) or self.sizes.get(str(value)) is value:
-            return value
-        for atom in dims.atoms(value):
-            if atom.kind != "size":
-                continue
-            before = self.sizes.setdefault(atom.text, Dim({(atom,): 1}))
-            bounds, bounds_before = dims.bounds(Dim({(atom,): 1})), dims.bounds(before)
-            if bounds == bounds_before:
-                continue
-            if bounds != (0, None):
-                raise ShapeError(
-                    f"{atom.text} was declared with bounds {_range(bounds_before)} and now with {_range(bounds)}",
-                    op="size",
-                    expected="one declaration per name and graph",
-                )
-        return dims.substitute(value, lambda atom: self.sizes.get(atom.text) if atom.kind == "size" else None)
-
-    def constant(self, array: object, name: str | None = None, dtype: DTypeLike | None = None) -> Tensor:
-        """Return a constant of the graph.
-
-        Args:
-            array: A numpy array, a LazyArray, a scalar or a nested list. A writable array is copied.
-            name: The name it has in the file (a weight's, usually).
-            dtype: Element type; by default the array's own, for Python floats float32, for ints int64.
-
-        Raises:
-            OperandError: The name is taken, or the array is no array.
-        """
-        if name is not None:
-            if name in self._names:
-                raise OperandError(f"the name {name!r} is taken in this graph", op="const", expected="a new name")
-            if not name:
-                raise OperandError("'' cannot name a constant", op="const", expected="a non-empty string or None")
-
-        if isinstance(array, Tensor):
-            raise OperandError("a tensor is no constant", op="const", expected="a numpy array, scalar or list")
-        stored = array if isinstance(array, LazyArray) else frozen_array(array, dtype)
-        tensor = self._new_constant(stored, name)
-        if name is not None:
-            self._names.add(name)
-        return tensor
-
-    def small(self, array: np.ndarray[Any, Any]) -> Tensor:
-        """Return an unnamed constant, the same one for the same numbers."""
-        key = (array.dtype.name, array.shape, array.tobytes())
-        found = self._constants.get(key)
-        if found is None:
-            array.setflags(write=False)
-            found = self._constants[key] = self._new_constant(array, None)
-        return found
-
-    def ints(self, values: Sequence[int]) -> Tensor:
-        """Return the int64 ``(n,)`` constant of these numbers."""
-        key = tuple(values)
-        found = self._constants.get(key)
-        if found is None:
-            found = self._constants[key] = self.small(np.array(key, dtype=np.int64))
-        return found
-
-    def _new_constant(self, array: np.ndarray[Any, Any] | LazyArray, name: str | None) -> Tensor:
-        dtype = array.dtype if isinstance(array, LazyArray) else as_dtype(array.dtype)
-        origin = Constant(array, name, current_scope(), self.next_serial(), user_line())
-        tensor = Tensor(self, dtype, tuple(array.shape), origin, 0)
-        if isinstance(array, np.ndarray) and array.size <= SMALL and dtype.kind in "iub":
-            tensor.value = array
-        return tensor
-
-    def emit(
-        self,
-        op: str,
-        inputs: tuple[Tensor | None, ...],
-        attrs: dict[str, Any],
-        results: Sequence[tuple[DType, Shape | None]],
-        domain: str = "",
-    ) -> tuple[Tensor, ...]:
-        """Add a node whose checks have passed; return its outputs. The one place where nodes are made."""
-        self._serial += 1
-        node = Node(op, domain, inputs, attrs, current_scope(), self._serial, user_line())
-        outputs = tuple([Tensor(self, dtype, shape, node, i) for i, (dtype, shape) in enumerate(results)])
-        node.outputs = outputs
-        return outputs
 
 
 class Tensor:
@@ -438,9 +287,8 @@ class Tensor:
         return language.reduce_min(self, axis, keepdims)
 
 
-def _range(bounds: dims.Bounds) -> str:
-    return f"[{bounds[0]}, {'...' if bounds[1] is None else bounds[1]}]"
-
+# Graphs make tensors, and tensors know their graph.
+Graph.makes = Tensor
 
 __all__ = [
     "SMALL",

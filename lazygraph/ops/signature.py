@@ -79,12 +79,8 @@ def dtype_name(kind: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def signature_of(schema_key: tuple[str, int]) -> Signature:
-    """Return the signature of an operator in the version that came with an opset, both given as a pair."""
-    from onnx import defs
-
-    name, version = schema_key
-    schema = defs.get_schema(name, version, "")
+def signature_of(schema: OpSchema) -> Signature:
+    """Return what a schema says of operands; read once (schemas are kept, and hashed by identity)."""
     formals = tuple(
         Formal(
             formal.name,
@@ -95,7 +91,7 @@ def signature_of(schema_key: tuple[str, int]) -> Signature:
         )
         for formal in schema.inputs
     )
-    return Signature(name, formals, schema.min_input, schema.max_input)
+    return Signature(schema.name, formals, schema.min_input, schema.max_input)
 
 
 def inputs_of(schema: OpSchema, operands: Sequence[Any], attributes: Mapping[str, Any], graph: Graph) -> Inputs:
@@ -105,7 +101,7 @@ def inputs_of(schema: OpSchema, operands: Sequence[Any], attributes: Mapping[str
         OperandError: One is missing, superfluous, given by name, or nothing that can become a tensor.
         DTypeError: A scalar does not fit the element type that its neighbours fix.
     """
-    signature = signature_of((schema.name, schema.since_version))
+    signature = signature_of(schema)
     given = list(operands)
     while given and given[-1] is None:
         given.pop()
@@ -165,7 +161,7 @@ def check_types(schema: OpSchema, inputs: Inputs) -> None:
     Raises:
         DTypeError: They are others.
     """
-    signature = signature_of((schema.name, schema.since_version))
+    signature = signature_of(schema)
     bound: dict[str, tuple[int, Tensor]] = {}
     for place, tensor in enumerate(inputs):
         if tensor is None:

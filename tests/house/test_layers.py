@@ -23,7 +23,7 @@ LAYERS = {
     "ground": (),  # errors, dtypes, sizes, places, arrays, scopes
     "tensor": ("lazygraph.tensor",),
     "ops": ("lazygraph.ops", "lazygraph"),  # with the package's face, which hands the ops on
-    "nn": ("lazygraph.nn",),
+    "nn": ("lazygraph.nn", "lazygraph.latent"),
     "cache": ("lazygraph.cache",),
     "models": ("lazygraph.models",),
     "export": ("lazygraph.export",),
@@ -32,7 +32,7 @@ LAYERS = {
         "lazygraph.cli",
         "lazygraph.command_export",
         "lazygraph.command_run",
-        "lazygraph.convert",
+        "lazygraph.conversion",
         "lazygraph.__main__",
     ),
 }
@@ -50,7 +50,7 @@ SEES = {
 }
 
 # Who may import what is not the standard library, numpy or lazygraph. The reader of onnx's schemas is several files.
-SCHEMA_READER = ("lazygraph.ops.schema", "lazygraph.ops.attributes", "lazygraph.ops.inference")
+SCHEMA_READER = tuple(f"lazygraph.ops.{name}" for name in ("schema", "signature", "attributes", "inference"))
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "onnx": (*SCHEMA_READER, "lazygraph.export"),
     "onnxruntime": ("lazygraph.export",),
@@ -202,8 +202,8 @@ KNOWN = frozenset(
         ("lazygraph.export.lower", "import onnx", "onnx is imported at once"),
         ("lazygraph.export.lower", "import torch", "torch does not belong here"),
         ("lazygraph", "from lazygraph import nn", "ops imports lazygraph.nn"),
-        ("lazygraph.convert", "import cache", "bare import of cache"),
-        ("lazygraph.convert", "from export.saving import save", "bare import of export.saving"),
+        ("lazygraph.conversion", "import cache", "bare import of cache"),
+        ("lazygraph.conversion", "from export.saving import save", "bare import of export.saving"),
         (
             "lazygraph.tensor",
             "if TYPE_CHECKING:\n    pass\nelse:\n    import lazygraph.ops",
@@ -225,7 +225,7 @@ def test_a_bad_module_is_found(module: str, source: str, complaint: str) -> None
         ("lazygraph.models.llama", "from lazygraph.cache import KvCache\nimport numpy as np, os.path"),
         ("lazygraph.export.lower", "def f():\n    import onnx"),
         ("lazygraph", "def __getattr__(name):\n    from lazygraph import nn"),
-        ("lazygraph.convert", "from lazygraph.models import llama\nfrom lazygraph.export import save"),
+        ("lazygraph.conversion", "from lazygraph.models import llama\nfrom lazygraph.export import save"),
         ("lazygraph.ops.core", "from . import core\nfrom ..tensor import Tensor"),
     ],
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,25 @@ def test_no_public_function_has_the_name_of_a_subpackage() -> None:
         there = vars(lazygraph).get(name)
         assert there is None or there.__name__ == f"lazygraph.{name}", f"lazygraph.{name} hides the subpackage"
     assert not set(FOLDERS) & set(getattr(lazygraph.ops, "__all__", dir(lazygraph.ops)))
+
+
+def test_no_module_hides_a_public_name() -> None:
+    # Importing a submodule binds it in the package, over whatever had that name: ``lg.convert`` became a module so.
+    program = (
+        "import importlib, pkgutil, sys, types, lazygraph as lg\n"
+        "names = [m.name for m in pkgutil.walk_packages(lg.__path__, 'lazygraph.') if not m.name.endswith('__main__')]\n"
+        "for name in [n for n in sys.modules if n.startswith('lazygraph')]: del sys.modules[name]\n"
+        "for name in names: importlib.import_module(name)\n"
+        "import lazygraph as lg\n"
+        "public = set(lg._LATER) | set(lg.ops.__all__)\n"
+        "print(*sorted(n for n in public if isinstance(getattr(lg, n), types.ModuleType) and n != 'nn'))\n"
+    )
+    assert _fresh(program).split() == []
+
+
+def _fresh(program: str) -> str:
+    """Return what a program prints in a new process, started in the root of the repository."""
+    return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def test_types_are_shipped() -> None:
@@ -129,8 +150,6 @@ def test_nothing_imports_a_folder_by_its_bare_name() -> None:
 
 def test_links_bring_no_module_in_twice() -> None:
     # A module reached both as lazygraph.cache.x and as cache.x would have two sets of classes.
-    import sys
-
     import lazygraph.cache
     import lazygraph.export
     import lazygraph.models  # noqa: F401

@@ -223,7 +223,7 @@ REFUSED: list[tuple[str, Callable[[], object], type[lg.LazyGraphError], str]] = 
     ),
     (
         "heads",
-        lambda: lg.attention(_x((1, 4, 2, 8)), *[_x((1, 3, 2, 8))] * 2),
+        lambda: lg.attention(_x((1, 4, 2, 8)), _x((1, 3, 2, 8)), _x((1, 3, 2, 8))),
         lg.GraphMismatchError,
         "attention: tensors of two different graphs meet",
     ),

@@ -27,9 +27,10 @@ SLICES = [
 ]
 
 
-def shown(x: lg.Tensor) -> tuple[object, ...]:
-    """Return the sizes, to be compared with names and numbers."""
-    return x.shape
+def shown(*tensors: lg.Tensor) -> tuple[object, ...]:
+    """Return the sizes of a tensor, or those of each, to be compared with names and numbers."""
+    shapes = tuple(tensor.shape for tensor in tensors)
+    return shapes[0] if len(shapes) == 1 else shapes
 
 
 @pytest.mark.parametrize("cut", SLICES, ids=str)
@@ -97,8 +98,8 @@ def test_two_names_are_never_merged() -> None:
         a + b
     with lg.assume_equal("B", "B2"):
         y = a + b
-    assert y.shape[1:] == ("S", "T")
-    assert (a.shape, b.shape) == (("B", 1, "T"), ("B2", "S", "T"))
+    assert shown(y)[1:] == ("S", "T")
+    assert shown(a, b) == (("B", 1, "T"), ("B2", "S", "T"))
 
 
 def test_concat_adds_names() -> None:

@@ -83,11 +83,21 @@ def convert(
     if checkpoint.tokenizer is None:
         say(f"no tokenizer is exported: {checkpoint.tokenizer_note}")
 
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent, ignore_cleanup_errors=True) as scratch:
-        staged = Path(scratch) / "export"
-        staged.mkdir()
-        manifest = _write(checkpoint, graph, capacity, config.model_type, staged, progress)
-        _swap(staged, target, Path(scratch) / "old")
+    try:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}-", dir=target.parent, ignore_cleanup_errors=True
+        ) as scratch:
+            staged = Path(scratch) / "export"
+            staged.mkdir()
+            manifest = _write(checkpoint, graph, capacity, config.model_type, staged, progress)
+            _swap(staged, target, Path(scratch) / "old")
+    except OSError as error:
+        raise ExportError(
+            f"{target} cannot be written: {error.strerror or error}",
+            op="export",
+            expected="a folder with room for the export",
+            hint="what was there before is unchanged",
+        ) from error
     return manifest
 
 
@@ -120,7 +130,7 @@ def _builds(name: str) -> bool:
 
 def _checked_target(out: Path) -> Path:
     """Return the folder's full path; it must be new, empty, or an export."""
-    target = out.expanduser().absolute()
+    target = out.expanduser().resolve()  # through a link: what it points to is replaced, not the link
     if target.exists() and not target.is_dir():
         raise ExportError(f"{out} is a file", op="export", expected="a folder to write")
     if target.is_dir() and any(target.iterdir()) and not (target / FILE).is_file():
@@ -129,6 +139,13 @@ def _checked_target(out: Path) -> Path:
             op="export",
             expected=f"a new or empty folder, or one with a {FILE}",
             hint="choose another folder: nothing that is not an export is ever replaced",
+        )
+    if target.is_dir() and Path.cwd().is_relative_to(target):
+        raise ExportError(
+            f"{out} is the current folder, or one that holds it",
+            op="export",
+            expected="a folder that can be replaced as a whole",
+            hint="start from another folder",
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -173,21 +190,25 @@ def _write(
 
 def _swap(staged: Path, target: Path, aside: Path) -> None:
     """Put the new folder where the old one was; files in it that no export wrote are kept."""
+    if not target.exists():
+        staged.rename(target)
+        return
     try:
-        if not target.exists():
-            staged.rename(target)
-            return
         target.rename(aside)
-        try:
-            staged.rename(target)
-        except BaseException:
+        staged.rename(target)
+        _bring_over(aside, target)
+    except BaseException:  # Ctrl-C too: what lies aside is removed in a moment
+        if aside.exists() and not target.exists():
             aside.rename(target)
-            raise
-        for entry in aside.iterdir():
-            if not _ours(entry.name) and not (target / entry.name).exists():
-                shutil.move(entry, target / entry.name)
-    except OSError as error:
-        raise ExportError(f"{target} cannot be written: {error.strerror}", op="export") from error
+        elif aside.exists():
+            _bring_over(aside, target)
+        raise
+
+
+def _bring_over(aside: Path, target: Path) -> None:
+    for entry in aside.iterdir():
+        if not _ours(entry.name) and not (target / entry.name).exists():
+            shutil.move(entry, target / entry.name)
 
 
 def _ours(name: str) -> bool:
