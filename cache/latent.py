@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from lazygraph import dims, ops
 from lazygraph.cache.layout import CacheLayout, layout
@@ -191,7 +191,9 @@ class LatentCache:
     def __repr__(self) -> str:
         declared = self.layout
         length = str(self.current_seq_len)
-        slots = " + ".join(f"{name} {list(sizes)}" for name, sizes in zip(declared.slot_names, declared.trailing, strict=True))
+        slots = " + ".join(
+            f"{name} {list(sizes)}" for name, sizes in zip(declared.slot_names, declared.trailing, strict=True)
+        )
         return (
             f"{type(self).__name__}({declared.n_layers} layers x ({slots}) {declared.dtype}, "
             f"{f'({length})' if ' ' in length else length}/{declared.max_seq_len} rows, {declared.nbytes:,} bytes)"
@@ -270,11 +272,11 @@ class LatentCache:
                     got=state.pending[layer],
                 )
         if not taking_part:
-            raise CacheStepError("no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0)
+            raise CacheStepError(
+                "no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0
+            )
         self._check_room("advance_by", None, count)
-        return self._of(
-            replace(state, length=dims.add(state.length, count), pending=(0,) * self.n_layers, index=None)
-        )
+        return self._of(replace(state, length=dims.add(state.length, count), pending=(0,) * self.n_layers, index=None))
 
     # ---- reading ----
 
@@ -351,7 +353,9 @@ class LatentCache:
     def _listed(self, layer: int, slots: Any) -> tuple[Tensor, ...]:
         if isinstance(slots, Tensor) or not isinstance(slots, Iterable):
             raise SlotCountError(
-                "one tensor where a list of them is wanted" if isinstance(slots, Tensor) else f"{slots!r} for the slots",
+                "one tensor where a list of them is wanted"
+                if isinstance(slots, Tensor)
+                else f"{slots!r} for the slots",
                 op="append",
                 operands={"cache": repr(self)},
                 expected="a list of one tensor per slot",
@@ -383,7 +387,11 @@ class LatentCache:
         count = first[0]
         for slot, (tensor, sizes) in enumerate(zip(given, declared.trailing, strict=True)):
             shape = tensor.known_shape
-            if shape is None or len(shape) != len(sizes) + 1 or any(meet(a, b) is None for a, b in zip(shape[1:], sizes, strict=True)):
+            if (
+                shape is None
+                or len(shape) != len(sizes) + 1
+                or any(meet(a, b) is None for a, b in zip(shape[1:], sizes, strict=True))
+            ):
                 self._refuse_shape(layer, slot, tensor, count, "another shape")
             if meet(shape[0], count) is None:
                 raise SeqLenMismatchError(
@@ -420,7 +428,7 @@ class LatentCache:
                 )
         return count
 
-    def _refuse_shape(self, layer: int, slot: int, tensor: Any, count: Size | str, why: str) -> Any:
+    def _refuse_shape(self, layer: int, slot: int, tensor: Any, count: Size | str, why: str) -> NoReturn:
         wanted = (count, *self.layout.trailing[slot])
         shown = describe(tensor) if isinstance(tensor, Tensor) else repr(tensor)
         got = tensor.known_shape if isinstance(tensor, Tensor) else tensor
@@ -503,7 +511,9 @@ def _graph_of(anchor: Any) -> Graph:
     if isinstance(anchor, Graph):
         return anchor
     if not isinstance(anchor, Tensor):
-        raise OperandError(f"the anchor is {anchor!r}", op="LatentCache", expected="a tensor of the graph that the cache joins")
+        raise OperandError(
+            f"the anchor is {anchor!r}", op="LatentCache", expected="a tensor of the graph that the cache joins"
+        )
     return anchor.graph
 
 
@@ -517,7 +527,8 @@ def _row_index(state: _State, count: Size) -> Tensor:
 def _zeros(graph: Graph, declared: CacheLayout) -> Buffers:
     """Return zero buffers, one tensor per distinct slot shape: buffers are values, so layers can share it."""
     made = {
-        sizes: ops.zeros([declared.max_seq_len, *sizes], declared.dtype, graph) for sizes in dict.fromkeys(declared.trailing)
+        sizes: ops.zeros([declared.max_seq_len, *sizes], declared.dtype, graph)
+        for sizes in dict.fromkeys(declared.trailing)
     }
     return (tuple(made[sizes] for sizes in declared.trailing),) * declared.n_layers
 
@@ -547,7 +558,11 @@ def _given(graph: Graph, declared: CacheLayout, buffers: Sequence[Sequence[Tenso
             is_tensor = isinstance(tensor, Tensor)
             shown = {f"buffer {layer}.{slot}": describe(tensor) if is_tensor else repr(tensor)}
             shape = tensor.known_shape if is_tensor else None
-            if shape is None or len(shape) != len(wanted) or any(meet(a, b) is None for a, b in zip(shape, wanted, strict=True)):
+            if (
+                shape is None
+                or len(shape) != len(wanted)
+                or any(meet(a, b) is None for a, b in zip(shape, wanted, strict=True))
+            ):
                 raise SlotShapeError(
                     f"buffer {layer}.{slot} has another shape",
                     op="LatentCache",

@@ -1,4 +1,4 @@
-"""What a cache is made of: layers, slots and their trailing sizes. Declared once, checked once, shared by every value."""
+"""What a cache is made of: layers, slots, trailing sizes; declared once, checked once, shared by every value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from lazygraph.errors import CacheError, CacheLayerError, DTypeError, SlotCountE
 from lazygraph.whole import whole
 
 _DTYPES = (
-    "float32 float64 float16 bfloat16 int8 uint8 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz".split()
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
 )
 
 

@@ -40,7 +40,9 @@ def shared_memory_faults(model: ModelProto, pairs: Mapping[str, str]) -> dict[st
         if target not in outputs:
             faults[source] = f"{target} is not an output of the graph"
         elif write is None or not _is(write, (*_WRITES, "Identity")) or not write.input:
-            faults[source] = f"{target} is made by {write.op_type if write else 'nothing'}, which does not write in place"
+            faults[source] = (
+                f"{target} is made by {write.op_type if write else 'nothing'}, which does not write in place"
+            )
         elif write.input[0] != source:
             faults[source] = f"{target} is not a write into {source} itself"
         elif source in write.input[1:]:
@@ -58,7 +60,7 @@ def _is(node: NodeProto, op_types: Collection[str]) -> bool:
 
 
 def _names_read(graph: GraphProto) -> Iterator[str]:
-    """Yield every name whose elements a node reads, those of nested graphs too (they capture the outer graph's values)."""
+    """Yield every name whose elements a node reads, in nested graphs too: they capture the outer graph's values."""
     for node in graph.node:
         if not _is(node, _SHAPE_ONLY):
             yield from node.input

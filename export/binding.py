@@ -97,7 +97,8 @@ class CacheMemory:
         self._bound: int | None = None
         # Rows below which something may have been written.
         self._written = max(
-            ((start or {})[memory.source].size // memory.slot.bytes_per_row for memory in self._slots if start), default=0
+            ((start or {})[memory.source].size // memory.slot.bytes_per_row for memory in self._slots if start),
+            default=0,
         )
         self._after = 0  # where the last run was to end
         self._clean = 0  # rows below which the last run found nothing but what counts and zeros
@@ -108,7 +109,7 @@ class CacheMemory:
         return SlotMemory(source, target, slot, Buffer(nbytes, self._device, start), spare)
 
     def bind(self, binding: ort.IOBinding, past: int, length: int) -> None:
-        """Bind every slot for a run that writes rows ``[past, length)``, output on the input's memory where proven safe."""
+        """Bind every slot for a run that writes rows ``[past, length)``; output on the input's memory where proven."""
         rows = self._cleaned(past, length, self._rows_to_bind(length))
         if rows == self._bound:
             return

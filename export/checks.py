@@ -16,7 +16,7 @@ from lazygraph.export.stored import Stored
 from lazygraph.tensor import Node, Shape, Tensor, describe, shape_text
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, ValueInfoProto
 
 # Calls that onnx infers wrongly: operator, the attribute whose absence brings the fault, and the evidence. Their
 # results stand as lazygraph says; what is computed from them is checked all the same. A test shows each fault.
@@ -102,11 +102,11 @@ def _checkable(program: Program, model: ModelProto) -> ModelProto:
     values = [
         types.entry(11 if node in unseen else 13, name, tensor.dtype, tensor.known_shape)
         for node, name, tensor in _values(program)
-        if node in unseen or name not in program.outputs
+        if node in unseen or (name not in program.outputs and node not in program.places)
     ]
     graph.MergeFrom(GraphProto.FromString(b"".join([*inputs, *values])))
     if unseen:
-        _cut(copy, [i for i, node in enumerate(program.nodes) if node in unseen])
+        _cut(copy, {name for node, name in zip(program.nodes, program.node_names, strict=True) if node in unseen})
     return copy
 
 
@@ -155,14 +155,24 @@ def _opaque(node: Node) -> bool:
     return fault is not None and fault[0] not in node.attrs
 
 
-def _cut(copy: ModelProto, opaque: list[int]) -> None:
+def _cut(copy: ModelProto, opaque: set[str]) -> None:
     """Take out the nodes, whose results are inputs by now; outputs that they made are left out of the check."""
-    for i in reversed(opaque):
-        del copy.graph.node[i]
+    _without(copy.graph, opaque)
     inputs = {value.name for value in copy.graph.input}
     kept = [output for output in copy.graph.output if output.name not in inputs]
     del copy.graph.output[:]
     copy.graph.output.extend(kept)
+
+
+def _without(graph: GraphProto, opaque: set[str]) -> None:
+    """Take nodes out of a graph and the graphs inside it, by their names."""
+    for i in reversed(range(len(graph.node))):
+        if graph.node[i].name in opaque:
+            del graph.node[i]
+            continue
+        for attribute in graph.node[i].attribute:
+            if attribute.HasField("g"):
+                _without(attribute.g, opaque)
 
 
 def _second_opinion(program: Program, model: ModelProto) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Logits = np.ndarray[Any, np.dtype[np.float32]]
 Ids = np.ndarray[Any, np.dtype[np.int64]]
+TokenIds: TypeAlias = "Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]"
 
 # A long prompt runs in pieces of so many tokens: its scores, heads x tokens x rows, would fill the memory in one.
 CHUNK = 512
@@ -91,9 +92,10 @@ class Decoder:
 
     def __repr__(self) -> str:
         m = self.manifest
-        return f"Decoder({m.model_type}, {self._length}/{m.max_seq_len} tokens, {m.bytes_per_token:,} cache bytes per token)"
+        cost = f"{m.bytes_per_token:,} cache bytes per token"
+        return f"Decoder({m.model_type}, {self._length}/{m.max_seq_len} tokens, {cost})"
 
-    def append(self, token_ids: Sequence[int], logits: Literal["all", "last"] = "all") -> Logits:
+    def append(self, token_ids: TokenIds, logits: Literal["all", "last"] = "all") -> Logits:
         """Read tokens and return the logits after each (or after the last).
 
         Args:
@@ -170,9 +172,7 @@ class Decoder:
         write_state(Path(file), self.manifest, length, lambda: self._memory.first_rows(length))
 
     @classmethod
-    def restore(
-        cls, folder: str | Path, file: str | Path, provider: str = "cpu", threads: int | None = None
-    ) -> Self:
+    def restore(cls, folder: str | Path, file: str | Path, provider: str = "cpu", threads: int | None = None) -> Self:
         """Return a decoder at the state that :meth:`save` wrote, as if it had read the tokens again.
 
         Args:
@@ -191,7 +191,7 @@ class Decoder:
 
     def generate(
         self,
-        token_ids: Sequence[int],
+        token_ids: TokenIds,
         max_new_tokens: int = 256,
         *,
         temperature: float = 0.0,
@@ -248,7 +248,7 @@ class Decoder:
                 return
             row = self.append([token], logits="last")[0]
 
-    def _checked_ids(self, token_ids: Sequence[int]) -> Ids:
+    def _checked_ids(self, token_ids: TokenIds) -> Ids:
         given = _array(token_ids)
         if given is None or given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
             shown = "no whole numbers" if given is None or given.dtype.kind not in "iu" else f"{given.ndim} axes"
@@ -276,7 +276,7 @@ class Decoder:
 
 
 def _array(token_ids: Any) -> np.ndarray[Any, Any] | None:
-    """Return the ids as an array of whole numbers, or None where they are none (bools among numbers are none either)."""
+    """Return the ids as an array, or None where they are no flat list of numbers; a bool among them is none."""
     if isinstance(token_ids, Sequence) and any(isinstance(token, (bool, np.bool_)) for token in token_ids):
         return None
     try:

@@ -12,11 +12,12 @@ from lazygraph.errors import ExportError, OperandError
 from lazygraph.export import versions
 from lazygraph.export.program import Program
 from lazygraph.export.stored import pack
+from lazygraph.origins import Body
 from lazygraph.tensor import Node, Shape
 from lazygraph.version import VERSION
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, TypeProto, ValueInfoProto
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 
 GRAPH_NAME = "lazygraph"
 
@@ -96,10 +97,24 @@ def _ir(program: Program, domains: Mapping[str, int], wanted: int | None) -> int
 
 
 def _write_nodes(program: Program, graph: GraphProto) -> None:
+    """Write every node: those of the graph itself, and those of bodies into the attributes that they become."""
+    by_body: dict[Body | None, list[tuple[Node, str]]] = {}
+    for node, name in zip(program.nodes, program.node_names, strict=True):
+        place = program.places.get(node)
+        by_body.setdefault(None if place is None else place.body, []).append((node, name))
+    _write_body(program, graph, by_body, None, {})
+
+
+def _write_body(
+    program: Program,
+    graph: GraphProto,
+    by_body: Mapping[Body | None, list[tuple[Node, str]]],
+    body: Body | None,
+    cache: dict[object, list[AttributeProto]],
+) -> None:
     add = graph.node.add
     names = program.names
-    cache: dict[object, list[AttributeProto]] = {}
-    for node, node_name in zip(program.nodes, program.node_names, strict=True):
+    for node, node_name in by_body.get(body, []):
         inputs = ["" if tensor is None else names[tensor.origin][tensor.index] for tensor in node.inputs]
         while inputs and not inputs[-1]:
             inputs.pop()
@@ -114,8 +129,31 @@ def _write_nodes(program: Program, graph: GraphProto) -> None:
             proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs)
         if node.domain:
             proto.domain = node.domain
-    for source, name, _, node_name in program.copies:
-        add(op_type="Identity", name=node_name, input=[source], output=[name])
+        for inner in node.bodies:
+            _write_inner(program, proto, node_name, by_body, inner, cache)
+    for copy in program.copies:
+        if copy.body is body:
+            add(op_type="Identity", name=copy.name, input=[copy.source], output=[copy.target])
+
+
+def _write_inner(
+    program: Program,
+    proto: NodeProto,
+    node_name: str,
+    by_body: Mapping[Body | None, list[tuple[Node, str]]],
+    body: Body,
+    cache: dict[object, list[AttributeProto]],
+) -> None:
+    """Write one body of a node as its attribute."""
+    from onnx import AttributeProto
+
+    graph = proto.attribute.add(name=body.name, type=AttributeProto.GRAPH).g
+    graph.name = f"{node_name}.{body.name}"
+    for tensor in body.inputs:
+        write_type(graph.input.add(name=program.name_of(tensor)), tensor.dtype, tensor.known_shape)
+    _write_body(program, graph, by_body, body, cache)
+    for tensor, name in zip(body.outputs, program.results[body], strict=True):
+        write_type(graph.output.add(name=name), tensor.dtype, tensor.known_shape)
 
 
 def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> list[str]:
@@ -225,7 +263,7 @@ def _bytes(value: str | bytes) -> bytes:
 def _write_value_info(program: Program, graph: GraphProto) -> None:
     for node in program.nodes:
         for tensor, name in zip(node.outputs, program.names[node], strict=True):
-            if name and name not in program.outputs:
+            if name and name not in program.outputs and node not in program.places:
                 write_type(graph.value_info.add(name=name), tensor.dtype, tensor.known_shape)
 
 

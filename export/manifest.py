@@ -108,7 +108,7 @@ class Manifest:
         }
         listed["outputs"] = {
             "logits": "float32 [n - logits_from, vocab_size]",
-            "present.<layer>.<slot>": "as the input, with the new rows written from row past_len on; may share its memory",
+            "present.<layer>.<slot>": "as the input, the new rows written from row past_len on; may share its memory",
         }
         return json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
 
@@ -140,21 +140,31 @@ def read_manifest(folder: Path) -> Manifest:
 def _from_json(file: Path, given: dict[str, Any]) -> Manifest:
     fields = {name: given[name] for name in Manifest.__dataclass_fields__ if name in given}
     try:
-        slots = tuple(Slot(str(s["name"]), tuple(map(int, s["trailing"])), as_dtype(s["dtype"]).name) for s in given["slots"])
+        slots = tuple(
+            Slot(str(s["name"]), tuple(map(int, s["trailing"])), as_dtype(s["dtype"]).name) for s in given["slots"]
+        )
         fields["slots"] = slots
         fields["stop_ids"] = tuple(map(int, given["stop_ids"]))
         manifest = Manifest(**fields)
     except (KeyError, TypeError, ValueError) as error:
-        raise ExportError(f"{file} is incomplete: {error}", op="open", expected="the keys that an export writes") from None
+        raise ExportError(
+            f"{file} is incomplete: {error}", op="open", expected="the keys that an export writes"
+        ) from None
     for name in ("vocab_size", "max_seq_len", "max_position", "n_layers"):
         if (number := whole(fields[name])) is None or number < 1:
-            raise ExportError(f"{name} is {fields[name]!r} in {file}", op="open", expected="a whole number of at least 1")
+            raise ExportError(
+                f"{name} is {fields[name]!r} in {file}", op="open", expected="a whole number of at least 1"
+            )
     if not slots or any(size < 1 for slot in slots for size in slot.trailing):
-        raise ExportError(f"slots are {given['slots']!r} in {file}", op="open", expected="slots with sizes of at least 1")
+        raise ExportError(
+            f"slots are {given['slots']!r} in {file}", op="open", expected="slots with sizes of at least 1"
+        )
     if manifest.lowering not in ("buffer", "view"):
         raise ExportError(f"lowering is {manifest.lowering!r} in {file}", op="open", expected="'buffer' or 'view'")
     if not isinstance(manifest.copied, dict):
-        raise ExportError(f"copied is {manifest.copied!r} in {file}", op="open", expected="a table of inputs and reasons")
+        raise ExportError(
+            f"copied is {manifest.copied!r} in {file}", op="open", expected="a table of inputs and reasons"
+        )
     return manifest
 
 
@@ -183,7 +193,10 @@ def check_fits(manifest: Manifest, session: InferenceSession) -> None:
             raise ExportError(
                 f"the manifest and the model disagree about {name}",
                 op="open",
-                operands={"manifest": f"{dtype} {list(shape)}" if name in wanted else "nothing of that name", "model": has},
+                operands={
+                    "manifest": f"{dtype} {list(shape)}" if name in wanted else "nothing of that name",
+                    "model": has,
+                },
                 expected="the two files as one export wrote them",
                 hint="export it again",
             )

@@ -8,13 +8,34 @@ from typing import TypeAlias
 
 from lazygraph.dims import SizeLike
 from lazygraph.errors import GraphMismatchError, OperandError, spelled
+from lazygraph.export.placing import Place, places
 from lazygraph.export.stored import Stored, store
+from lazygraph.origins import Body, BodyInput
 from lazygraph.tensor import Constant, Graph, Input, Node, Shape, Tensor, describe
 from lazygraph.where import Where
 
 Declared: TypeAlias = "Tensor | tuple[Tensor, list[SizeLike] | tuple[SizeLike, ...]]"
 Outputs: TypeAlias = "Tensor | Mapping[str, Declared]"
-Origin: TypeAlias = "Node | Input | Constant"
+Origin: TypeAlias = "Node | Input | BodyInput | Constant"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An Identity that gives a value a second name: for an output that is an input, a constant, or another output too.
+
+    Attributes:
+        source: Name of the value.
+        target: The second name.
+        node: The call.
+        name: The call's name.
+        body: The body whose result it makes; None for the graph itself.
+    """
+
+    source: str
+    target: str
+    node: Node
+    name: str
+    body: Body | None = None
 
 
 @dataclass(slots=True)
@@ -30,7 +51,9 @@ class Program:
         declared: The shapes that outputs were declared with, where they were.
         names: Value names by origin, one per output of it; ``""`` for an output that nobody reads.
         node_names: Node names, in the order of ``nodes``.
-        copies: ``(source name, output name, node, node name)`` of outputs that need an Identity.
+        copies: Outputs that need an Identity.
+        places: The body of every node that belongs to one; the others belong to the graph itself.
+        results: By body, the names of what it gives.
     """
 
     graph: Graph
@@ -41,12 +64,14 @@ class Program:
     declared: dict[str, Shape]
     names: dict[Origin, tuple[str, ...]] = field(default_factory=dict)
     node_names: list[str] = field(default_factory=list)
-    copies: list[tuple[str, str, Node, str]] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    places: dict[Node, Place] = field(default_factory=dict)
+    results: dict[Body, list[str]] = field(default_factory=dict)
 
     @property
     def calls(self) -> list[Node]:
         """Every operator call that the file has, the copies of outputs too."""
-        return [*self.nodes, *[node for _, _, node, _ in self.copies]]
+        return [*self.nodes, *[copy.node for copy in self.copies]]
 
     def name_of(self, tensor: Tensor) -> str:
         """Return the name that the tensor has in the file."""
@@ -55,7 +80,7 @@ class Program:
     def lines(self) -> dict[str, tuple[str, Where | None]]:
         """Return by node name the operator and the user's line."""
         found = {name: (node.op, node.at) for name, node in zip(self.node_names, self.nodes, strict=True)}
-        found.update({name: (node.op, node.at) for _, _, node, name in self.copies})
+        found.update({copy.name: (copy.node.op, copy.node.at) for copy in self.copies})
         return found
 
 
@@ -76,6 +101,7 @@ def collect(outputs: Outputs, all_inputs: bool = True) -> Program:
     nodes, constants, needed, read = _reached(named.values())
     inputs = {name: tensor for name, tensor in graph.inputs.items() if all_inputs or tensor.origin in needed}
     program = Program(graph, inputs, nodes, [], named, declared)
+    program.places = places(nodes, named.values())
     _Namer(program, constants, read).run()
     return program
 
@@ -130,7 +156,7 @@ def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set
         seen.add(origin)
         if kind is Node:
             nodes.append(origin)  # type: ignore[arg-type]
-            waiting += [operand for operand in origin.inputs if operand is not None]  # type: ignore[union-attr]
+            waiting += origin.needs()  # type: ignore[union-attr]
         elif kind is Constant:
             constants.append(origin)  # type: ignore[arg-type]
     nodes.sort(key=lambda node: node.serial)
@@ -158,12 +184,31 @@ class _Namer:
 
         direct = self._direct_outputs()
         self._name_nodes(direct)
+        self._name_body_inputs()
         self._name_weights(weights)
         for name, tensor in program.outputs.items():
             if name not in direct.values():
-                copy = Node("Identity", "", (tensor,), {}, "", 0, tensor.origin.at)
-                copy.outputs = (tensor,)
-                program.copies.append((program.name_of(tensor), name, copy, self._fresh("", "identity")))
+                self._copy(tensor, name, None)
+        for node in program.nodes:
+            for body in node.bodies:
+                program.results[body] = self._body_results(node, body)
+
+    def _copy(self, tensor: Tensor, name: str, body: Body | None) -> None:
+        node = Node("Identity", "", (tensor,), {}, "", 0, tensor.origin.at)
+        node.outputs = (tensor,)
+        self.program.copies.append(Copy(self.program.name_of(tensor), name, node, self._fresh("", "identity"), body))
+
+    def _body_results(self, node: Node, body: Body) -> list[str]:
+        """Return the names of what a body gives; what was not made in it, or is given twice, is copied first."""
+        results: list[str] = []
+        for tensor in body.outputs:
+            place = self.program.places.get(tensor.origin) if isinstance(tensor.origin, Node) else None
+            name = self.program.name_of(tensor)
+            if place is None or place.body is not body or name in results:
+                name = self._fresh(node.scope, "result")
+                self._copy(tensor, name, body)
+            results.append(name)
+        return results
 
     def _distinct_constants(self) -> list[tuple[Stored, list[Constant]]]:
         """Return each content with the constants that have it; the first of them stands for all."""
@@ -209,6 +254,12 @@ class _Namer:
                 values = tuple([direct.get((node, i), value) for i, value in enumerate(values)])
             names[node] = values
 
+    def _name_body_inputs(self) -> None:
+        for node in self.program.nodes:
+            for body in node.bodies:
+                for tensor in body.inputs:
+                    self.program.names[tensor.origin] = (self._fresh(node.scope, "item"),)
+
     @staticmethod
     def _several(node: Node, name: str, read: set[tuple[int, int]]) -> tuple[str, ...]:
         return tuple([f"{name}.{i}" if (node.serial, i) in read else "" for i in range(len(node.outputs))])
@@ -237,4 +288,4 @@ class _Namer:
                 return name
 
 
-__all__ = ["Declared", "Origin", "Outputs", "Program", "collect"]
+__all__ = ["Copy", "Declared", "Origin", "Outputs", "Program", "collect"]

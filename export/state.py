@@ -37,9 +37,7 @@ _TYPES = {
 _HEADER_LIMIT = 100_000_000
 
 
-def write_state(
-    place: Path, manifest: Manifest, length: int, rows: Callable[[], Iterable[tuple[str, Bytes]]]
-) -> None:
+def write_state(place: Path, manifest: Manifest, length: int, rows: Callable[[], Iterable[tuple[str, Bytes]]]) -> None:
     """Write the rows that count to a file, whole or not at all.
 
     Args:
@@ -55,7 +53,7 @@ def write_state(
     """
     digest = hashlib.sha256()
     for _, content in rows():
-        digest.update(content)
+        digest.update(content.data)
     facts = {
         "format": KIND,
         "fingerprint": manifest.fingerprint,
@@ -68,7 +66,7 @@ def write_state(
     with files.draft(place) as draft:
         draft.file.write(struct.pack("<Q", len(header)) + header)
         for _, content in rows():
-            draft.file.write(content)
+            draft.file.write(content.data)
         draft.settle()
         draft.publish()
     files.settle_folder(place.parent)
@@ -85,7 +83,9 @@ def read_state(place: Path, manifest: Manifest) -> tuple[int, dict[str, Bytes]]:
             return _read(place, stream, manifest)
     except OSError as error:
         raise ExportError(
-            f"{place} cannot be read: {error.strerror or error}", op="restore", expected="a file that Decoder.save wrote"
+            f"{place} cannot be read: {error.strerror or error}",
+            op="restore",
+            expected="a file that Decoder.save wrote",
         ) from None
 
 
@@ -116,7 +116,7 @@ def _read(place: Path, stream: BinaryIO, manifest: Manifest) -> tuple[int, dict[
         content = np.frombuffer(stream.read(nbytes), np.uint8)
         if content.size != nbytes:
             _refuse_damaged(place, "it is too short")
-        digest.update(content)
+        digest.update(content.data)
         rows[source] = content
     if stream.read(1):
         _refuse_damaged(place, "it is too long")

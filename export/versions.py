@@ -212,11 +212,12 @@ def refusal(schema: OpSchema, node: Node) -> str:
     """Return why a schema does not accept a call, ``""`` when it does."""
     if schema.deprecated:
         return "the operator is deprecated"
-    for name in node.attrs:
+    given = {*node.attrs, *(body.name for body in node.bodies)}
+    for name in given:
         if name not in schema.attributes:
             return f"it has no attribute {name}"
     for name, attr in schema.attributes.items():
-        if attr.required and name not in node.attrs:
+        if attr.required and name not in given:
             return f"attribute {name} is missing"
     inputs = _trimmed(node.inputs)
     if not schema.min_input <= len(inputs) <= schema.max_input:

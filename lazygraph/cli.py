@@ -74,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--max-seq-len", type=_count, metavar="N", help="capacity of the cache in tokens")
     export.add_argument("--precision", choices=["fp32"], default="fp32", help="weights, arithmetic and cache")
     export.add_argument(
+        "--mla",
+        choices=["absorbed", "expanded", "auto"],
+        default="auto",
+        help="how latent attention computes; auto (default) chooses by the number of new tokens on each run",
+    )
+    export.add_argument("--portable", action="store_true", help="ai.onnx operators only, none of onnxruntime's own")
+    export.add_argument(
         "--ignore-key", action="append", default=[], metavar="KEY", help="a config key that changes nothing (repeatable)"
     )
     export.add_argument("--quiet", action="store_true", help="print nothing but errors")

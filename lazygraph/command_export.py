@@ -27,6 +27,8 @@ def export(options: argparse.Namespace) -> int:
             options.out,
             max_seq_len=options.max_seq_len,
             precision=options.precision,
+            mla=options.mla,
+            portable=options.portable,
             ignore_keys=options.ignore_key,
             warn=notes.append,
             progress=bars.update,
@@ -83,7 +85,7 @@ class Bars:
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            DownloadColumn(),
+            DownloadColumn(binary_units=True),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

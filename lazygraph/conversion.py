@@ -19,7 +19,7 @@ from lazygraph.export.saving import save
 from lazygraph.models.block_fp8 import readable
 from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
 from lazygraph.models.config import Config
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.version import VERSION
 
 Progress = Callable[[str, int, int], None]
@@ -34,6 +34,8 @@ def convert(
     *,
     max_seq_len: int | None = None,
     precision: Literal["fp32"] = "fp32",
+    mla: Literal["absorbed", "expanded", "auto"] = "auto",
+    portable: bool = False,
     ignore_keys: Collection[str] = (),
     warn: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -48,6 +50,8 @@ def convert(
         out: The folder to write; an older export there is replaced.
         max_seq_len: Capacity of the cache in tokens; the model's limit, at most 8,192, when left out.
         precision: Element type of weights, arithmetic and cache.
+        mla: How latent attention computes: absorbed, expanded, or both, chosen by the number of new tokens on each run.
+        portable: Use ai.onnx operators only, none of onnxruntime's own (they are faster).
         ignore_keys: Config keys that the caller vouches for.
         warn: Called with what the user should know.
         progress: Called with what is going on, bytes done, and bytes in all.
@@ -62,6 +66,8 @@ def convert(
     """
     say = warn or (lambda message: None)
     target = _checked_target(Path(out))
+    if mla not in ("absorbed", "expanded", "auto"):
+        raise OperandError(f"mla is {mla!r}", op="export", expected="absorbed, expanded or auto")
     if precision != "fp32":
         raise UnsupportedError(f"precision {precision!r}", op="export", expected="fp32")
 
@@ -74,8 +80,9 @@ def convert(
     if capacity > limit:
         say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
 
+    options = BuildOptions(capacity, mla, portable)
     weights = WeightsUse(readable(checkpoint.weights, config))
-    graph = model_module(config.model_type).build(config, weights, capacity)
+    graph = model_module(config.model_type).build(config, weights, options)
     config.finish()
     weights.finish()
     for note in graph.notes:

@@ -13,6 +13,7 @@ from lazygraph import dims
 from lazygraph.dims import Dim
 from lazygraph.dtypes import DType, as_dtype
 from lazygraph.errors import DTypeError, GraphMismatchError, OperandError, ShapeError
+from lazygraph.origins import BodyInput
 from lazygraph.tensor import Constant, Graph, Input, Node, Tensor, describe, shape_text
 
 if TYPE_CHECKING:
@@ -144,15 +145,15 @@ def _reached_names(tensors: list[Tensor]) -> set[str]:
     """Return the names of the inputs and constants that the tensors are computed from."""
     seen: set[object] = set()
     names: set[str] = set()
-    waiting: list[Node | Input | Constant] = [tensor.origin for tensor in tensors]
+    waiting: list[Node | Input | BodyInput | Constant] = [tensor.origin for tensor in tensors]
     while waiting:
         origin = waiting.pop()
         if origin in seen:
             continue
         seen.add(origin)
         if isinstance(origin, Node):
-            waiting.extend([operand.origin for operand in origin.inputs if operand is not None])
-        elif origin.name:
+            waiting.extend([operand.origin for operand in origin.needs()])
+        elif isinstance(origin, (Input, Constant)) and origin.name:
             names.add(origin.name)
     return names
 

@@ -89,6 +89,28 @@ def expanded(query: LatentQuery, c_kv: Tensor, k_pe: Tensor) -> Tensor:
     return _joined(ops.matmul(_softmax(scores * query.scale, query.mask), values))
 
 
+def chosen(query: LatentQuery, c_kv: Tensor, k_pe: Tensor, many: Tensor) -> Tensor:
+    """Return latent attention in the form that is cheaper for this run: one graph, one copy of the weights, two forms.
+
+    Args:
+        query: What the new tokens bring.
+        c_kv: ``T (rows, rank)``: normed latents.
+        k_pe: ``T (rows, rope)``: rotated keys.
+        many: ``bool ()``: whether there are so many new tokens that the expanded form is cheaper
+            (see :func:`cheaper_expanded_from`).
+
+    Returns:
+        ``T (n, heads * v)``.
+
+    Raises:
+        ShapeError: Sizes do not fit.
+
+    Spec: ai.onnx::If.
+    """
+    result = ops.cond(many, lambda: expanded(query, c_kv, k_pe), lambda: absorbed(query, c_kv, k_pe))
+    return result if isinstance(result, Tensor) else result[0]
+
+
 def cheaper_expanded_from(rank: int, nope: int, v: int) -> int:
     """Return the number of new tokens from which the expanded form takes less arithmetic.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Node:
     """One operator call: what it reads, what it makes, and the user's line that asked for it."""
 
-    __slots__ = ("at", "attrs", "domain", "inputs", "op", "outputs", "scope", "serial")
+    __slots__ = ("at", "attrs", "bodies", "domain", "inputs", "op", "outputs", "scope", "serial")
 
     def __init__(
         self,
@@ -39,9 +39,48 @@ class Node:
         self.serial = serial
         self.at = at
         self.outputs: tuple[Tensor, ...] = ()
+        self.bodies: tuple[Body, ...] = ()
+
+    def needs(self) -> list[Tensor]:
+        """Return the tensors that it cannot do without: its operands, and what its bodies give."""
+        found = [operand for operand in self.inputs if operand is not None]
+        for body in self.bodies:
+            found += body.outputs
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.op} at {self.at}>"
+
+
+class Body:
+    """A part of a program that an operator runs if, or as often as, it likes: a branch, the body of a loop.
+
+    It has no list of nodes: whatever its outputs alone need belongs to it, and export puts it there.
+
+    Attributes:
+        name: The operator's attribute that it becomes, such as ``then_branch``.
+        inputs: What each run is given; their origins are :class:`BodyInput`.
+        outputs: What each run gives.
+    """
+
+    __slots__ = ("inputs", "name", "outputs")
+
+    def __init__(self, name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+
+
+class BodyInput:
+    """Where a tensor comes from that a body is given on each run: its name within the body and the user's line."""
+
+    __slots__ = ("at", "name", "scope", "serial")
+
+    def __init__(self, name: str, scope: str, serial: int, at: Where | None) -> None:
+        self.name = name
+        self.scope = scope
+        self.serial = serial
+        self.at = at
 
 
 class Input:
@@ -83,6 +122,8 @@ def describe(tensor: Tensor) -> str:
         source = (f"const {origin.name!r}" if origin.name else "a constant") + (f" at {origin.at}" if origin.at else "")
         if tensor.value is not None and tensor.value.size <= 8:
             source += f" = {tensor.value.tolist()}"
+    elif isinstance(origin, BodyInput):
+        source = f"body input {origin.name!r}" + (f" at {origin.at}" if origin.at else "")
     else:
         source = origin.op + (f" at {origin.at}" if origin.at else "")
     return f"{tensor.dtype} {shape} from {source}"

@@ -15,7 +15,7 @@ from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.dtypes import DType, DTypeLike
 from lazygraph.errors import DTypeError, ShapeError
 from lazygraph.graph import SMALL, Graph
-from lazygraph.origins import Constant, Input, Node, describe, frozen_array, same_graph, shape_text
+from lazygraph.origins import BodyInput, Constant, Input, Node, describe, frozen_array, same_graph, shape_text
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -48,7 +48,7 @@ class Tensor:
     __array_ufunc__ = None
 
     def __init__(
-        self, graph: Graph, dtype: DType, shape: Shape | None, origin: Node | Input | Constant, index: int
+        self, graph: Graph, dtype: DType, shape: Shape | None, origin: Node | Input | BodyInput | Constant, index: int
     ) -> None:
         self.graph = graph
         self.dtype = dtype

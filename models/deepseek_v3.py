@@ -6,10 +6,10 @@ from lazygraph.models import latent, latent_config
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
 from lazygraph.models.experts import Routing
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
-def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph (see :func:`lazygraph.models.latent.decoder_graph`).
 
     Raises:
@@ -34,4 +34,4 @@ def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph
     defaults = latent_config.Defaults(first_dense=3, n_shared=1, expert_size=2048)
     interleaved = config.flag("rope_interleave", True)
     model = latent_config.read(config, defaults, routing, interleaved=interleaved)
-    return latent.decoder_graph(model, latent_config.without_extra_layers(config, weights, model.n_layers), max_seq_len)
+    return latent.decoder_graph(model, latent_config.without_extra_layers(config, weights, model.n_layers), options)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from lazygraph import ops
+from lazygraph import nn, ops
 from lazygraph.arrays import LazyArray
 from lazygraph.dtypes import float32
 from lazygraph.models.checkpoint import WeightsUse
@@ -154,8 +154,35 @@ def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weigh
     return mixed * ops.reduce_sum(weights, -1, keepdims=True)
 
 
+def portable_mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    """Return the same as :func:`mixture` by ai.onnx operators: token after token, so that only chosen experts are read.
+
+    Spec: ai.onnx::Scan.
+    """
+    hidden, inner = int(h.shape[-1]), int(experts.down.shape[2])
+
+    def one_token(x: Tensor, which: Tensor, strength: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return one token's mixture: ``(hidden,)``, ``(chosen,)``, ``(chosen,)`` to ``(hidden,)``."""
+        gate_up = ops.reshape(ops.gather(experts.gate_up, which), [routing.n_chosen, inner, 2, hidden])
+        both = ops.matmul(gate_up, ops.unsqueeze(x, -1))  # (chosen, inner, 2, 1)
+        gate, up = ops.split(both, [1, 1], axis=2)
+        acted = ops.reshape(nn.swiglu(gate, up), [routing.n_chosen, inner, 1])
+        outputs = ops.squeeze(ops.matmul(ops.gather(experts.down, which), acted), 2)  # (chosen, hidden)
+        return [], [ops.reduce_sum(outputs * ops.unsqueeze(strength, 1), 0)]
+
+    _, (mixed,) = ops.scan(one_token, [], [h, chosen, weights])
+    return mixed
+
+
 def shared_and_routed(
-    routing: Routing, weights: WeightsUse, prefix: str, h: Tensor, inner: int, n_shared: int, residual: Tensor
+    routing: Routing,
+    weights: WeightsUse,
+    prefix: str,
+    h: Tensor,
+    inner: int,
+    n_shared: int,
+    residual: Tensor,
+    portable: bool,
 ) -> Tensor:
     """Return ``residual`` with a layer's mixture added: its routed experts and, beside them, those that all tokens share.
 
@@ -167,6 +194,7 @@ def shared_and_routed(
         inner: Numbers per token inside an expert.
         n_shared: Shared experts; they are stored as one that is so many times as wide.
         residual: ``float32 (n, hidden)``.
+        portable: Use ai.onnx operators only.
     """
     hidden = int(h.shape[-1])
     gate = as_float32(weights.take(f"{prefix}.gate.weight", (routing.n_experts, hidden)))
@@ -177,7 +205,8 @@ def shared_and_routed(
         bias = h.const(correction, correction.name)
     chosen, strengths = route(routing, logits, bias)
     experts = read_experts(weights, h, f"{prefix}.experts", routing.n_experts, inner)
-    x = residual + mixture(routing, experts, h, chosen, strengths)
+    mix = portable_mixture if portable else mixture
+    x = residual + mix(routing, experts, h, chosen, strengths)
     if not n_shared:
         return x
     return feed_forward(weights, f"{prefix}.shared_experts", h, inner * n_shared, False, x)

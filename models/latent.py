@@ -18,7 +18,7 @@ from lazygraph.dtypes import float32, int64
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.experts import Routing, shared_and_routed
 from lazygraph.models.linears import Part, as_float32, feed_forward, head, projection, vector
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
@@ -81,17 +81,18 @@ class LatentDecoder:
     max_position: int
 
 
-def decoder_graph(model: LatentDecoder, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph, in float32.
 
     Args:
         model: What the config says.
         weights: The checkpoint's tensors, under Hugging Face's names.
-        max_seq_len: Capacity of the cache, in tokens.
+        options: What the user chose.
 
     Raises:
         WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
     """
+    max_seq_len = options.max_seq_len
     ids = ops.input("input_ids", int64, [size("n", min=1, max=max_seq_len)])
     slots = [[model.kv_rank], [model.rope_dim]]
     cache = LatentCache.inputs(ids, model.n_layers, max_seq_len, slots, slot_names=["c_kv", "k_pe"], lowering="view")
@@ -103,12 +104,17 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, max_seq_len: int) -
         inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
         tables = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
         mask = nn.additive_mask(cache.causal_mask("n"))
+        many = None
+        if options.mla == "auto":
+            from_tokens = latent.cheaper_expanded_from(model.kv_rank, model.nope, model.v)
+            many = ops.size_tensor("n", ids) >= min(from_tokens, max_seq_len + 1)
+    step = Step(*tables, mask, options.mla, many, options.portable)
 
     x = ops.gather(table, ids)  # (n, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
-            x, cache = _attention(model, weights, layer, x, cache, tables, mask)
-            x = _feed_forward(model, weights, layer, x)
+            x, cache = _attention(model, weights, layer, x, cache, step)
+            x = _feed_forward(model, weights, layer, x, step)
 
     with scope("head"):
         x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])
@@ -119,14 +125,29 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, max_seq_len: int) -
     return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, compressed))
 
 
+@dataclass(frozen=True)
+class Step:
+    """What all layers of a step share.
+
+    Attributes:
+        cos: ``float32 (n, 1, rope)``.
+        sin: The same; negative in its first half.
+        mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
+        mla: How latent attention computes.
+        many: For ``auto``, whether the new tokens are so many that the expanded form is cheaper: ``bool ()``.
+        portable: Whether experts use ai.onnx operators only.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    mask: Tensor
+    mla: str
+    many: Tensor | None
+    portable: bool
+
+
 def _attention(
-    model: LatentDecoder,
-    weights: WeightsUse,
-    layer: int,
-    x: Tensor,
-    cache: LatentCache,
-    tables: tuple[Tensor, Tensor],
-    mask: Tensor,
+    model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor, cache: LatentCache, step: Step
 ) -> tuple[Tensor, LatentCache]:
     """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
@@ -150,16 +171,19 @@ def _attention(
 
     c_kv = nn.rms_norm(c_kv, vector(weights, x, f"{attn}.kv_a_layernorm.weight", model.kv_rank), INNER_EPS)
     q_nope, q_pe = ops.split(ops.reshape(q, [-1, heads, nope + turning]), [nope, turning], axis=-1)
-    rotated = nn.rotary(ops.concat([q_pe, ops.unsqueeze(k_pe, 1)], axis=1), *tables)  # (n, heads + 1, rope)
+    rotated = nn.rotary(ops.concat([q_pe, ops.unsqueeze(k_pe, 1)], axis=1), step.cos, step.sin)  # (n, heads + 1, rope)
     q_pe, k_pe = ops.split(rotated, [heads, 1], axis=1)
     cache = cache.append(layer, [c_kv, ops.squeeze(k_pe, 1)])
 
     w_uk, w_uv = _up_projections(model, weights, x, f"{attn}.kv_b_proj.weight")
     query = latent.LatentQuery(
-        ops.transpose(q_nope, [1, 0, 2]), ops.transpose(q_pe, [1, 0, 2]), w_uk, w_uv, mask, model.scale
+        ops.transpose(q_nope, [1, 0, 2]), ops.transpose(q_pe, [1, 0, 2]), w_uk, w_uv, step.mask, model.scale
     )
-    rows = (cache.slot(layer, 0, include_pending=True), cache.slot(layer, 1, include_pending=True))
-    mixed = latent.absorbed(query, *rows)  # (n, heads * v)
+    rows_c, rows_k = cache.slot(layer, 0, include_pending=True), cache.slot(layer, 1, include_pending=True)
+    if step.many is not None:
+        mixed = latent.chosen(query, rows_c, rows_k, step.many)  # (n, heads * v)
+    else:
+        mixed = (latent.absorbed if step.mla == "absorbed" else latent.expanded)(query, rows_c, rows_k)
     return projection(weights, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.bias)], x), cache
 
 
@@ -188,13 +212,13 @@ def _head_rows(heads: int, nope: int, halves: np.ndarray[tuple[int], np.dtype[np
     return (np.arange(heads)[:, None] * len(one) + one).reshape(-1)
 
 
-def _feed_forward(model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor) -> Tensor:
+def _feed_forward(model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor, step: Step) -> Tensor:
     """Return ``x``, ``(n, hidden)``, with one layer's feed-forward or mixture added."""
     prefix = f"model.layers.{layer}"
     name = f"{prefix}.post_attention_layernorm.weight"
     h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
     if model.routing is None or layer < model.first_dense:
         return feed_forward(weights, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)
-    return shared_and_routed(model.routing, weights, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x)
+    return shared_and_routed(model.routing, weights, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x, step.portable)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lazygraph.models import dense
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
-def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
     Source: transformers ``models/llama/modeling_llama.py``.
@@ -17,4 +17,4 @@ def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph
     model = dense.read_dense(
         config, qkv_bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias", False)
     )
-    return dense.decoder_graph(model, weights, max_seq_len)
+    return dense.decoder_graph(model, weights, options.max_seq_len)

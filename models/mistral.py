@@ -5,10 +5,10 @@ from __future__ import annotations
 from lazygraph.models import dense
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
-def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
     Raises:
@@ -19,4 +19,4 @@ def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph
     # Transformers takes 4,096 where the key is absent; only null says that there is no window.
     if config.values.get("sliding_window", 4096) is not None:
         dense.refuse_window(config, config.integer("sliding_window", 4096), max_seq_len)
-    return dense.decoder_graph(dense.read_dense(config, qkv_bias=False, output_bias=False), weights, max_seq_len)
+    return dense.decoder_graph(dense.read_dense(config, qkv_bias=False, output_bias=False), weights, options.max_seq_len)

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lazygraph.cache import LatentCache
 from lazygraph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What a user chooses of an export.
+
+    Attributes:
+        max_seq_len: Capacity of the cache, in tokens.
+        mla: How latent attention computes: ``absorbed`` (cheapest for few new tokens), ``expanded`` (for many), or ``auto``
+            (both, chosen by the number of new tokens on each run).
+        portable: Use ai.onnx operators only, none of onnxruntime's own.
+    """
+
+    max_seq_len: int
+    mla: Literal["absorbed", "expanded", "auto"] = "auto"
+    portable: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from lazygraph.models import dense
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
-def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
     Raises:
@@ -16,5 +16,5 @@ def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph
 
     Source: transformers ``models/qwen2/modeling_qwen2.py``.
     """
-    dense.refuse_qwen_window(config, max_seq_len)
-    return dense.decoder_graph(dense.read_dense(config, qkv_bias=True, output_bias=False), weights, max_seq_len)
+    dense.refuse_qwen_window(config, options.max_seq_len)
+    return dense.decoder_graph(dense.read_dense(config, qkv_bias=True, output_bias=False), weights, options.max_seq_len)

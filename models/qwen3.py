@@ -5,10 +5,10 @@ from __future__ import annotations
 from lazygraph.models import dense
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
-def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
+def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
     Raises:
@@ -16,7 +16,7 @@ def build(config: Config, weights: WeightsUse, max_seq_len: int) -> DecoderGraph
 
     Source: transformers ``models/qwen3/modeling_qwen3.py``.
     """
-    dense.refuse_qwen_window(config, max_seq_len)
+    dense.refuse_qwen_window(config, options.max_seq_len)
     bias = config.flag("attention_bias", False)
     model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
-    return dense.decoder_graph(model, weights, max_seq_len)
+    return dense.decoder_graph(model, weights, options.max_seq_len)

@@ -30,6 +30,7 @@ from lazygraph.ops.attending import (
     attention,
     attention_with_past,
 )
+from lazygraph.ops.control import cond, scan
 from lazygraph.ops.create import (
     arange,
     constant,
@@ -242,6 +243,7 @@ __all__ = [
     "clip",
     "compress",
     "concat",
+    "cond",
     "constant",
     "conv",
     "conv_transpose",
@@ -336,6 +338,7 @@ __all__ = [
     "rotary_embedding",
     "round",
     "rsqrt",
+    "scan",
     "scatter_elements",
     "scatter_nd",
     "scatter_rows",

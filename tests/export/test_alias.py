@@ -100,7 +100,7 @@ def test_reversed_rolled_and_computed_buffers_are_faults(change: Callable[[Tenso
 
 
 def test_two_writes_one_after_the_other_are_a_fault() -> None:
-    rows, before, after = step()
+    rows, _, after = step()
     second = after.advance_by("n").append(0, [rows])
     assert faults(second.outputs()) == {"past.0.slot0": "present.0.slot0 is not a write into past.0.slot0 itself"}
 
@@ -158,10 +158,18 @@ def test_a_reader_in_a_nested_graph_is_a_fault() -> None:
     fine = hand_made([WRITE, choice(branch("a", "rows"), branch("b", "rows"))], ("chosen",))
     onnx.checker.check_model(fine)
     assert hand_faults(fine) == {}
-    for nodes in ([WRITE, choice(branch("a", "rows"), branch("b", "past"))], [choice(branch("a", "past"), branch("b", "rows")), WRITE]):
+    for nodes in (
+        [WRITE, choice(branch("a", "rows"), branch("b", "past"))],
+        [choice(branch("a", "past"), branch("b", "rows")), WRITE],
+    ):
         assert hand_faults(hand_made(nodes, ("chosen",))) == {"past": "past has 2 readers; only the write may read it"}
 
-    deep = helper.make_graph([choice(branch("c", "past"), branch("d", "rows"))], "deep", [], [helper.make_tensor_value_info("chosen", TensorProto.FLOAT, ["a", "b"])])
+    deep = helper.make_graph(
+        [choice(branch("c", "past"), branch("d", "rows"))],
+        "deep",
+        [],
+        [helper.make_tensor_value_info("chosen", TensorProto.FLOAT, ["a", "b"])],
+    )
     assert "past" in hand_faults(hand_made([WRITE, choice(branch("a", "rows"), deep)], ("chosen",)))
     passed = helper.make_graph([], "passed", [], [helper.make_tensor_value_info("past", TensorProto.FLOAT, ["a", "b"])])
     assert "past" in hand_faults(hand_made([WRITE, choice(branch("a", "rows"), passed)], ("chosen",)))
@@ -228,7 +236,9 @@ def drive(session: onnxruntime.InferenceSession, style: str) -> tuple[list[Array
 @pytest.mark.parametrize("lowering", ["buffer", "view"])
 def test_a_proven_graph_gives_the_same_however_its_slots_are_bound(lowering: str, tmp_path: Path) -> None:
     _, before, after = step(lowering)
-    visible = lg.where(before.causal_mask("n")[-1:, :], 1.0, lg.constant(0.0, dtype="float32", anchor=before.positions("n")))
+    visible = lg.where(
+        before.causal_mask("n")[-1:, :], 1.0, lg.constant(0.0, dtype="float32", anchor=before.positions("n"))
+    )
     seen = visible @ after.slot(0, 0, include_pending=True)
     outputs = {**after.outputs(), "seen": seen}
     assert faults(outputs) == {}
@@ -251,7 +261,9 @@ def test_a_proven_graph_gives_the_same_however_its_slots_are_bound(lowering: str
 VOCAB = 6
 
 
-def counting_decoder(folder: Path, old: bool, copied: dict[str, str] | None = None) -> tuple[lg.Decoder, dict[str, str]]:
+def counting_decoder(
+    folder: Path, old: bool, copied: dict[str, str] | None = None
+) -> tuple[lg.Decoder, dict[str, str]]:
     """Export a decoder whose logits are the sum of all rows, and of those before the step ``old`` times 100.
 
     The old buffer is read through a number that follows from the new one, so always after the write.

@@ -82,7 +82,7 @@ def _fresh(program: str) -> str:
 
 def test_types_are_shipped() -> None:
     assert (ROOT / "lazygraph" / "py.typed").is_file()
-    assert "py.typed" in _project()["tool"]["setuptools"]["package-data"]["lazygraph"]
+    assert "py.typed" in _project()["tool"]["setuptools"]["package-data"]["*"]
 
 
 def test_the_version_is_written_in_one_place() -> None:

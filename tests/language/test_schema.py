@@ -19,7 +19,7 @@ from lazygraph.ops.core import rule_of
 
 def shown(x: lg.Tensor) -> tuple[object, ...]:
     """Return the sizes, to be compared with names and numbers."""
-    return x.shape
+    return tuple(x.shape)
 
 
 def _x(*shape: int | str, dtype: Any = "float32") -> lg.Tensor:

@@ -23,7 +23,7 @@ RUN = settings(max_examples=40, deadline=None)
 
 def shown(x: lg.Tensor) -> tuple[object, ...]:
     """Return the sizes, to be compared with names and numbers."""
-    return x.shape
+    return tuple(x.shape)
 
 
 def _named(shape: tuple[int, ...], label: str) -> list[int | str]:

@@ -14,7 +14,7 @@ from lazygraph.conversion import model_module
 from lazygraph.export.decoder import Decoder
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import read_rope
 from tests.support.checkpoints import (
     Array,
@@ -51,7 +51,7 @@ class Zeros:
 
 def _build(values: Mapping[str, Any], max_seq_len: int = 16, ignore: tuple[str, ...] = ()) -> DecoderGraph:
     config, weights = Config(values, ignore), WeightsUse(Zeros(shapes(values)))
-    graph: DecoderGraph = model_module(config.model_type).build(config, weights, max_seq_len)
+    graph: DecoderGraph = model_module(config.model_type).build(config, weights, BuildOptions(max_seq_len))
     config.finish()
     weights.finish()
     return graph
@@ -82,7 +82,9 @@ def test_linear_scaling_divides_positions(scaling: dict[str, Any], key: str) -> 
     for values in (older, newer):
         np.testing.assert_allclose(_frequencies(**values), inverse_frequencies(values, 16), rtol=3e-6)
     both = {"type": "linear", "rope_type": "linear", **scaling}
-    np.testing.assert_allclose(_frequencies(rope_theta=5000.0, rope_scaling=both), inverse_frequencies(older, 16), rtol=3e-6)
+    np.testing.assert_allclose(
+        _frequencies(rope_theta=5000.0, rope_scaling=both), inverse_frequencies(older, 16), rtol=3e-6
+    )
 
 
 @pytest.mark.parametrize("factor", [8.0, 32.0])
@@ -135,12 +137,16 @@ def test_rope_keys_that_are_not_understood_are_refused_by_name(scaling: dict[str
 def test_a_rotation_of_all_dimensions_may_be_said() -> None:
     plain = _frequencies()
     np.testing.assert_array_equal(_frequencies(partial_rotary_factor=1.0), plain)
-    np.testing.assert_array_equal(_frequencies(rope_parameters={"rope_type": "default", "partial_rotary_factor": 1.0}), plain)
+    np.testing.assert_array_equal(
+        _frequencies(rope_parameters={"rope_type": "default", "partial_rotary_factor": 1.0}), plain
+    )
     with pytest.raises(lg.UnsupportedError, match="partial_rotary_factor is 0.25"):
         _frequencies(partial_rotary_factor=0.25)
 
 
-@pytest.mark.parametrize("missing", ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"])
+@pytest.mark.parametrize(
+    "missing", ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"]
+)
 @pytest.mark.parametrize("value", [None, "8", True, 0, -1.0, float("nan"), [8.0]])
 def test_rope_numbers_must_be_there_and_be_numbers(missing: str, value: object) -> None:
     with pytest.raises(lg.WeightsError, match=f"{missing} is "):
@@ -163,7 +169,8 @@ def test_two_different_rotations_are_refused() -> None:
         _frequencies(rope_parameters=newer, rope_theta=500000.0)
     same = {"rope_type": "linear", "factor": 2.0}
     np.testing.assert_array_equal(
-        _frequencies(rope_parameters=same, rope_scaling={"type": "linear", "factor": 2.0}), _frequencies(rope_scaling=same)
+        _frequencies(rope_parameters=same, rope_scaling={"type": "linear", "factor": 2.0}),
+        _frequencies(rope_scaling=same),
     )
 
 
@@ -234,14 +241,14 @@ def test_a_missing_key_is_named(key: str) -> None:
     values = small_config()
     del values[key]
     with pytest.raises(lg.WeightsError, match=f"{key} is missing"):
-        model_module("llama").build(Config(values), WeightsUse(Zeros({})), 16)
+        model_module("llama").build(Config(values), WeightsUse(Zeros({})), BuildOptions(16))
 
 
 @pytest.mark.parametrize("key", [*NEEDED, "head_dim", "num_key_value_heads"])
 @pytest.mark.parametrize("value", [0, -4, "4", 4.0, True, [4]])
 def test_a_key_of_the_wrong_kind_is_named(key: str, value: object) -> None:
     with pytest.raises(lg.WeightsError, match=f"{key} is ") as caught:
-        model_module("llama").build(Config(small_config(**{key: value})), WeightsUse(Zeros({})), 16)
+        model_module("llama").build(Config(small_config(**{key: value})), WeightsUse(Zeros({})), BuildOptions(16))
     assert "whole number" in caught.value.expected
 
 
@@ -252,7 +259,7 @@ def test_a_key_of_the_wrong_kind_is_named(key: str, value: object) -> None:
 )  # fmt: skip
 def test_numbers_and_flags_of_the_wrong_kind_are_named(key: str, value: object) -> None:
     with pytest.raises(lg.WeightsError, match=f"{key} is "):
-        model_module("llama").build(Config(small_config(**{key: value})), WeightsUse(Zeros({})), 16)
+        model_module("llama").build(Config(small_config(**{key: value})), WeightsUse(Zeros({})), BuildOptions(16))
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
@@ -342,7 +349,9 @@ def test_llama_variants_compute_what_numpy_does(tmp_path: Path, changes: dict[st
     _holds(tmp_path, small_config(**changes))
 
 
-@pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True}, {"head_dim": 12}], ids=["plain", "tied", "head size"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"tie_word_embeddings": True}, {"head_dim": 12}], ids=["plain", "tied", "head size"]
+)
 @pytest.mark.parametrize("model_type", ["mistral", "qwen2", "qwen3"])
 def test_the_cousins_compute_what_numpy_does(tmp_path: Path, model_type: str, changes: dict[str, Any]) -> None:
     _holds(tmp_path, small_config(model_type, **({"sliding_window": None} | changes)))
@@ -620,7 +629,9 @@ def test_configs_of_the_hub_are_read_and_their_graphs_built(name: str) -> None:
     assert graph.logits.dtype is lg.float32
 
 
-@pytest.mark.parametrize("name", ["Llama-3.2-1B", "SmolLM2-135M-Instruct", "Qwen2.5-0.5B", "Qwen3-0.6B", "Mistral-7B-v0.3"])
+@pytest.mark.parametrize(
+    "name", ["Llama-3.2-1B", "SmolLM2-135M-Instruct", "Qwen2.5-0.5B", "Qwen3-0.6B", "Mistral-7B-v0.3"]
+)
 def test_each_key_of_a_hub_config_either_matters_or_is_known_not_to(name: str) -> None:
     # Under another name every key that says something would be refused: none passes unread.
     for key, value in HUB[name].items():
@@ -634,4 +645,3 @@ def test_a_config_of_one_family_does_not_pass_for_another() -> None:
     values = {**HUB["Qwen2.5-0.5B"], "model_type": "llama"}
     with pytest.raises(lg.UnsupportedError, match="sliding_window"):
         _build(values)
-

@@ -259,7 +259,9 @@ def test_files_in_a_folder_beside_the_weights_do_not_matter(goldens: Path, tmp_p
     assert manifest.parameters > 0
 
 
-def test_two_exports_of_one_checkpoint_are_the_same_bytes(exports: dict[str, Path], goldens: Path, tmp_path: Path) -> None:
+def test_two_exports_of_one_checkpoint_are_the_same_bytes(
+    exports: dict[str, Path], goldens: Path, tmp_path: Path
+) -> None:
     lg.convert(goldens / "llama", tmp_path / "again")
     old = {file.name: file.read_bytes() for file in exports["llama"].iterdir()}
     assert {file.name: file.read_bytes() for file in (tmp_path / "again").iterdir()} == old

@@ -120,7 +120,9 @@ def test_a_renamed_layer_lists_what_is_missing_and_what_is_left(tmp_path: Path) 
     tensors = random_tensors(config)
     renamed = {f"wrapper.{name}" if ".layers.1." in name else name: numbers for name, numbers in tensors.items()}
     moved = {name for name in tensors if ".layers.1." in name}
-    with pytest.raises(lg.WeightsError, match=rf"{len(moved)} tensors are missing and {len(moved)} are not used") as caught:
+    with pytest.raises(
+        lg.WeightsError, match=rf"{len(moved)} tensors are missing and {len(moved)} are not used"
+    ) as caught:
         _export(tmp_path, config, renamed)
     assert set(caught.value.missing) == moved
     assert set(caught.value.unexpected) == {f"wrapper.{name}" for name in moved}
