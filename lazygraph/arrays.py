@@ -57,11 +57,11 @@ class LazyArray:
         Raises:
             WeightsError: The source holds something else than it promised.
         """
-        array = np.ascontiguousarray(self.load()).reshape(self.shape) if self.size else np.empty(self.shape, self.dtype.numpy)
+        if not self.size:
+            return np.empty(self.shape, self.dtype.numpy)
+        array = np.ascontiguousarray(self.load()).reshape(self.shape)
         if array.dtype != self.dtype.numpy:
-            raise WeightsError(
-                f"{self.name or 'array'} promised {self.dtype} and holds {array.dtype.name}", op="read"
-            )
+            raise WeightsError(f"{self.name or 'array'} promised {self.dtype} and holds {array.dtype.name}", op="read")
         return array
 
     def map(self, name: str, dtype: DTypeLike, shape: tuple[int, ...], change: Callable[[Any], Any]) -> LazyArray:

@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _unreadable(error: LazyGraphError) -> bool:
     """Return whether the request itself could not be read: a missing or broken file, an empty prompt."""
-    return isinstance(error, WeightsError) or (isinstance(error, (ExportError, OperandError)) and error.op in ("open", "run"))
+    asked = isinstance(error, (ExportError, OperandError)) and error.op in ("open", "run")
+    return asked or isinstance(error, WeightsError)
 
 
 def _drop_output() -> None:
@@ -67,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     export = commands.add_parser(
         "export",
         help="make an .onnx with its cache out of a checkpoint",
-        description="Export a checkpoint (a GGUF file or a Hugging Face folder) as model.onnx, weights, manifest, tokenizer.",
+        description="Export a checkpoint (a GGUF file or a Hugging Face folder): graph, weights, manifest, tokenizer.",
     )
     export.add_argument("model", metavar="MODEL", help="a .gguf file or a Hugging Face folder")
     export.add_argument("-o", "--out", required=True, metavar="OUT", help="the folder to write")
@@ -81,7 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.add_argument("--portable", action="store_true", help="ai.onnx operators only, none of onnxruntime's own")
     export.add_argument(
-        "--ignore-key", action="append", default=[], metavar="KEY", help="a config key that changes nothing (repeatable)"
+        "--ignore-key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a config key that changes nothing (repeatable)",
     )
     export.add_argument("--quiet", action="store_true", help="print nothing but errors")
     export.set_defaults(command=_export)
@@ -92,8 +97,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("folder", metavar="OUT", help="what `lazygraph export` wrote")
     run.add_argument("prompt", help="the prompt; - reads it from stdin")
     run.add_argument("--max-new-tokens", type=_count, default=256, metavar="N", help="default 256")
-    run.add_argument("--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) takes the likeliest token")
-    run.add_argument("--top-p", type=_share, default=1.0, metavar="P", help="draw from the likeliest tokens of this much")
+    run.add_argument(
+        "--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) takes the likeliest token"
+    )
+    run.add_argument(
+        "--top-p", type=_share, default=1.0, metavar="P", help="draw from the likeliest tokens of this much"
+    )
     run.add_argument("--top-k", type=_whole, default=0, metavar="K", help="draw from so many of the likeliest tokens")
     run.add_argument("--seed", type=_whole, metavar="S", help="makes draws repeatable")
     run.add_argument("--raw", action="store_true", help="the prompt as it is, without the chat template")

@@ -170,7 +170,9 @@ def _write(
         Slot(name, sizes, layout.dtype.name) for name, sizes in zip(layout.slot_names, layout.trailing, strict=True)
     )
     pairs = {
-        f"past.{layer}.{slot.name}": f"present.{layer}.{slot.name}" for layer in range(layout.n_layers) for slot in slots
+        f"past.{layer}.{slot.name}": f"present.{layer}.{slot.name}"
+        for layer in range(layout.n_layers)
+        for slot in slots
     }
     manifest = Manifest(
         model_type=model_type,

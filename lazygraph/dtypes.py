@@ -40,14 +40,17 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type."""
         return self.kind == "f"
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is a signed or unsigned integer type."""
         return self.kind in "iu"
 
     @property
     def is_number(self) -> bool:
+        """Whether it is neither bool nor string."""
         return self.kind in "fiuc"
 
     def nbytes(self, elements: int) -> int:
@@ -103,7 +106,22 @@ _BY_NAME = {name: DType(name, onnx, bits, kind) for name, onnx, bits, kind in _T
 _BY_ONNX = {dtype.onnx: dtype for dtype in _BY_NAME.values()}
 _BY_NUMPY: dict[np.dtype[Any], DType] = {}  # numpy takes a microsecond to name a dtype
 _IN_NUMPY = frozenset(
-    ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "complex64", "complex128"]
+    [
+        "float16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+        "complex64",
+        "complex128",
+    ]
 )
 
 float32 = _BY_NAME["float32"]
@@ -189,4 +207,5 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return found

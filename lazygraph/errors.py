@@ -72,7 +72,14 @@ def spelled(op: str) -> str:
     return _SPELLED.get(op) or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", op).lower()
 
 
-_SPELLED = {"MatMul": "matmul", "IsNaN": "isnan", "IsInf": "isinf", "PRelu": "prelu", "CumSum": "cumsum", "TopK": "topk"}
+_SPELLED = {
+    "MatMul": "matmul",
+    "IsNaN": "isnan",
+    "IsInf": "isinf",
+    "PRelu": "prelu",
+    "CumSum": "cumsum",
+    "TopK": "topk",
+}
 
 
 class ShapeError(LazyGraphError, ValueError):

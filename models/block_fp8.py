@@ -32,7 +32,7 @@ def readable(weights: Weights, config: Config) -> Weights:
         method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
         raise config.unsupported("quantization_config", f"quantisation {method!r}", "none, or block-scaled fp8")
     block = quantization.get("weight_block_size")
-    if quantization.get("fmt", "e4m3") != "e4m3" or not _is_block(block):
+    if quantization.get("fmt", "e4m3") != "e4m3" or not isinstance(block, list) or not _is_block(block):
         raise config.unsupported(
             "quantization_config",
             f"fp8 of format {quantization.get('fmt')!r} in blocks of {block!r}",
@@ -41,8 +41,8 @@ def readable(weights: Weights, config: Config) -> Weights:
     return BlockScaled(weights, (int(block[0]), int(block[1])))
 
 
-def _is_block(block: Any) -> bool:
-    return isinstance(block, list) and len(block) == 2 and all(type(size) is int and size > 0 for size in block)
+def _is_block(block: list[Any]) -> bool:
+    return len(block) == 2 and all(type(size) is int and size > 0 for size in block)
 
 
 class BlockScaled:
@@ -73,7 +73,9 @@ class BlockScaled:
         scale_name = name + SCALE
         if scale_name not in self._all:
             if stored.dtype.bits == 8 and stored.dtype.is_float:
-                raise UnsupportedError(f"tensor {name!r} is {stored.dtype} without scales", op="weights", expected=scale_name)
+                raise UnsupportedError(
+                    f"tensor {name!r} is {stored.dtype} without scales", op="weights", expected=scale_name
+                )
             return stored
 
         scales = self._weights.array(scale_name)
@@ -87,9 +89,10 @@ class BlockScaled:
             )
 
         def dequantised() -> np.ndarray[Any, Any]:
-            numbers = stored.read().astype(np.float32)
+            numbers: np.ndarray[Any, Any] = stored.read().astype(np.float32)
             factors = scales.read().astype(np.float32)
             spread = np.repeat(np.repeat(factors, rows, axis=0), columns, axis=1)
-            return numbers * spread[: numbers.shape[0], : numbers.shape[1]]
+            numbers *= spread[: numbers.shape[0], : numbers.shape[1]]
+            return numbers
 
         return LazyArray(float32, stored.shape, dequantised, name=name, key=(stored.key, scales.key))

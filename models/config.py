@@ -16,15 +16,16 @@ from lazygraph.errors import UnsupportedError, WeightsError
 HARMLESS = frozenset(
     """
     _name_or_path _attn_implementation _attn_implementation_autoset architectures attention_dropout auto_map
-    bos_token_id dtype embd_pdrop eos_token_id finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing
-    hidden_dropout id2label initializer_range is_decoder is_llama_config label2id max_position_embeddings max_window_layers
+    bos_token_id dtype embd_pdrop eos_token_id finetuning_task forced_bos_token_id forced_eos_token_id
+    gradient_checkpointing hidden_dropout id2label initializer_range is_decoder is_llama_config label2id
+    max_position_embeddings max_window_layers
     model_type name_or_path output_attentions output_hidden_states output_router_logits pad_token_id pretraining_tp
     resid_pdrop return_dict rms_norm_eps rope_interleaved sep_token_id task_specific_params tokenizer_class torch_dtype
     torchscript transformers.js_config transformers_version unsloth_fixed unsloth_version use_bfloat16 use_cache
     vocab_size problem_type unk_token_id
-    """.split()
+    """.split()  # noqa: SIM905 - read as a list of words
 )
-_NOTHING = (None, False, [], {}, "")
+_NOTHING: tuple[object, ...] = (None, False, [], {}, "")
 
 # Keys that say something even by being false, with the one value that is served.
 _USUAL = {"is_causal": True}

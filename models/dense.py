@@ -130,7 +130,8 @@ def refuse_qwen_window(config: Config, max_seq_len: int) -> None:
     """
     kinds = config.get("layer_types", [])
     if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "sliding_attention"}:
-        raise config.unsupported("layer_types", f"layer_types is {kinds!r}", "a list of full_attention, sliding_attention")
+        served = "a list of full_attention, sliding_attention"
+        raise config.unsupported("layer_types", f"layer_types is {kinds!r}", served)
     sliding = config.flag("use_sliding_window", False) or "sliding_attention" in kinds
     config.get("sliding_window")  # counts as read though it is not used
     # Transformers takes 4,096 where a window is used and none is given.

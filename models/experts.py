@@ -6,7 +6,7 @@ Source: DeepSeek-V2, 2024, section 2.2; DeepSeek-V3, 2024, section 2.1.2; transf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.linears import as_float32, feed_forward
 from lazygraph.ops import microsoft
 from lazygraph.tensor import Tensor
+
+Numbers = np.ndarray[Any, np.dtype[np.float32]]
 
 # Below every score: what is masked never wins over what is not, even when that is zero or negative.
 LOWEST = -1e30
@@ -114,16 +116,20 @@ def read_experts(weights: WeightsUse, anchor: Tensor, prefix: str, count: int, i
     def parts(name: str, shape: tuple[int, int]) -> list[LazyArray]:
         return [as_float32(weights.take(f"{prefix}.{expert}.{name}.weight", shape)) for expert in range(count)]
 
-    gates, ups, downs = parts("gate_proj", (inner, hidden)), parts("up_proj", (inner, hidden)), parts("down_proj", (hidden, inner))
+    gates, ups, downs = (
+        parts("gate_proj", (inner, hidden)),
+        parts("up_proj", (inner, hidden)),
+        parts("down_proj", (hidden, inner)),
+    )
 
-    def interleaved() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def interleaved() -> Numbers:
         stacked = np.empty((count, inner, 2, hidden), np.float32)
         for expert in range(count):
             stacked[expert, :, 0] = gates[expert].read()
             stacked[expert, :, 1] = ups[expert].read()
         return stacked.reshape(count, 2 * inner, hidden)
 
-    def stacked_down() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def stacked_down() -> Numbers:
         stacked = np.empty((count, hidden, inner), np.float32)
         for expert in range(count):
             stacked[expert] = downs[expert].read()
@@ -144,7 +150,8 @@ def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weigh
         chosen: ``int64 (n, chosen)``.
         weights: ``float32 (n, chosen)``.
 
-    Spec: com.microsoft::MoE-1. It chooses by itself, and normalises: it is given the logarithms of the weights, so that it
+    Spec: com.microsoft::MoE-1. It chooses by itself, and normalises: it is given the logarithms of the weights, so
+        that it
     finds the same experts and the same proportions, and its result is multiplied by what the weights sum to.
     """
     n = h.shape[0]
@@ -184,7 +191,8 @@ def shared_and_routed(
     residual: Tensor,
     portable: bool,
 ) -> Tensor:
-    """Return ``residual`` with a layer's mixture added: its routed experts and, beside them, those that all tokens share.
+    """Return ``residual`` with a layer's mixture added: its routed experts and, beside them, those that all tokens
+    share.
 
     Args:
         routing: How tokens choose.

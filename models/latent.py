@@ -1,13 +1,16 @@
 """The decoder that DeepSeek V2 and V3 share: latent attention, dense first layers, then mixtures of experts.
 
-The cache keeps, per token and layer, the latent after its norm (slot ``c_kv``) and the shared rotary key after rotation (slot
-``k_pe``). The rotary parts of queries and keys are kept in the half layout, whatever the checkpoint has: adjacent pairs are
-brought into it by reordering the rows of the weights that make them, queries and keys alike, so scores are unchanged.
+The cache keeps, per token and layer, the latent after its norm (slot ``c_kv``) and the shared rotary key after
+rotation (slot ``k_pe``). The rotary parts of queries and keys are kept in the half layout, whatever the checkpoint
+has: adjacent pairs are brought into it by reordering the rows of the weights that make them, queries and keys alike,
+    so scores are
+unchanged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +26,8 @@ from lazygraph.models.rope import Rope
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
+Order = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = np.ndarray[Any, np.dtype[np.float32]]
 
 # The norms inside attention have an epsilon of their own in the reference, whatever rms_norm_eps is.
 INNER_EPS = 1e-6
@@ -121,8 +126,9 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
         x = nn.rms_norm(x, vector(weights, x, "model.norm.weight", model.hidden_size), model.eps)
         logits, note = head(x, table, weights, model.tied)
     expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
-    compressed = f"the cache keeps {model.kv_rank + model.rope_dim:,} numbers per token and layer; expanded it would be {expanded:,}"
-    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, compressed))
+    kept = model.kv_rank + model.rope_dim
+    size_note = f"the cache keeps {kept:,} numbers per token and layer; expanded it would be {expanded:,}"
+    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, size_note))
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,7 @@ def _up_projections(model: LatentDecoder, weights: WeightsUse, anchor: Tensor, n
     heads, nope, v, rank = model.n_heads, model.nope, model.v, model.kv_rank
     both = as_float32(weights.take(name, (heads * (nope + v), rank)))
 
-    def by_head(numbers: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def by_head(numbers: Numbers) -> Numbers:
         return numbers.reshape(heads, nope + v, rank)
 
     stem = name.removesuffix(".weight")
@@ -201,15 +207,15 @@ def _up_projections(model: LatentDecoder, weights: WeightsUse, anchor: Tensor, n
     return anchor.const(w_uk, w_uk.name), anchor.const(w_uv, w_uv.name)
 
 
-def _half_layout(dim: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _half_layout(dim: int) -> Order:
     """Return the order that brings adjacent pairs into halves: 0, 2, 4, ..., 1, 3, 5, ..."""
     return np.concatenate([np.arange(0, dim, 2), np.arange(1, dim, 2)])
 
 
-def _head_rows(heads: int, nope: int, halves: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _head_rows(heads: int, nope: int, halves: Order) -> Order:
     """Return the order of a query projection's rows, each head's rotary part in halves."""
     one = np.concatenate([np.arange(nope), nope + halves])
-    return (np.arange(heads)[:, None] * len(one) + one).reshape(-1)
+    return np.concatenate([head * len(one) + one for head in range(heads)])
 
 
 def _feed_forward(model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor, step: Step) -> Tensor:
@@ -219,6 +225,6 @@ def _feed_forward(model: LatentDecoder, weights: WeightsUse, layer: int, x: Tens
     h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
     if model.routing is None or layer < model.first_dense:
         return feed_forward(weights, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)
-    return shared_and_routed(model.routing, weights, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x, step.portable)
-
-
+    return shared_and_routed(
+        model.routing, weights, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x, step.portable
+    )

@@ -36,7 +36,16 @@ def read(config: Config, defaults: Defaults, routing: Routing, *, interleaved: b
     """
     config.only("hidden_act", "silu")
     config.only("moe_layer_freq", 1)
-    for key in ("aux_loss_alpha", "seq_aux", "ep_size", "qk_head_dim", "topk_method", "scoring_func", "n_group", "topk_group"):
+    for key in (
+        "aux_loss_alpha",
+        "seq_aux",
+        "ep_size",
+        "qk_head_dim",
+        "topk_method",
+        "scoring_func",
+        "n_group",
+        "topk_group",
+    ):
         config.get(key)  # training and placement, or read where the routing is
     heads = config.integer("num_attention_heads")
     config.only("num_key_value_heads", heads)
@@ -45,7 +54,11 @@ def read(config: Config, defaults: Defaults, routing: Routing, *, interleaved: b
     _consistent(config, routing)
     rope = read_rope(config, turning)
     scale = (nope + turning) ** -0.5 * rope.mscale_all_dim**2
-    q_rank = None if "q_lora_rank" in config.values and config.get("q_lora_rank") is None else config.integer("q_lora_rank", 1536)
+    q_rank = (
+        None
+        if "q_lora_rank" in config.values and config.get("q_lora_rank") is None
+        else config.integer("q_lora_rank", 1536)
+    )
     return LatentDecoder(
         hidden_size=config.integer("hidden_size"),
         n_layers=config.integer("num_hidden_layers"),
@@ -76,8 +89,9 @@ def _consistent(config: Config, routing: Routing) -> None:
     whole = routing.n_experts % routing.n_groups == 0
     reachable = routing.n_experts // routing.n_groups * routing.n_chosen_groups if whole else 0
     if not whole or routing.n_chosen_groups > routing.n_groups or routing.n_chosen > reachable:
+        groups = f"{routing.n_chosen_groups} of {routing.n_groups} groups"
         raise WeightsError(
-            f"{routing.n_chosen} of {routing.n_experts} experts from {routing.n_chosen_groups} of {routing.n_groups} groups",
+            f"{routing.n_chosen} of {routing.n_experts} experts from {groups}",
             op=f"config of {config.model_type}",
             expected="n_group that divides n_routed_experts, and enough experts in topk_group groups",
         )

@@ -125,7 +125,9 @@ def head(x: Tensor, table: Tensor, weights: WeightsUse, tied: bool) -> tuple[Ten
     if name in weights or not tied:
         own = as_float32(weights.take(name, (int(table.shape[0]), int(table.shape[1]))))
         matrix = x.const(own, name)
-        note = "the output head is a matrix of its own" + (", though the config ties it to the embedding" if tied else "")
+        note = "the output head is a matrix of its own" + (
+            ", though the config ties it to the embedding" if tied else ""
+        )
     else:
         matrix, note = table, "the output head is the embedding, stored once"
     return ops.gemm(x, matrix, trans_b=True), note

@@ -14,7 +14,5 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     Source: transformers ``models/llama/modeling_llama.py``.
     """
     bias = config.flag("attention_bias", False)
-    model = dense.read_dense(
-        config, qkv_bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias", False)
-    )
+    model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias", False))
     return dense.decoder_graph(model, weights, options.max_seq_len)

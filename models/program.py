@@ -15,8 +15,8 @@ class BuildOptions:
 
     Attributes:
         max_seq_len: Capacity of the cache, in tokens.
-        mla: How latent attention computes: ``absorbed`` (cheapest for few new tokens), ``expanded`` (for many), or ``auto``
-            (both, chosen by the number of new tokens on each run).
+        mla: How latent attention computes: ``absorbed`` (cheapest for few new tokens), ``expanded`` (for many), or
+            ``auto`` (both, chosen by the number of new tokens on each run).
         portable: Use ai.onnx operators only, none of onnxruntime's own.
     """
 

@@ -100,7 +100,10 @@ def read_rope(config: Config, head_dim: int) -> Rope:
     if kind != "yarn":
         return Rope(inv_freq.astype(np.float32), head_dim)
     return Rope(
-        inv_freq.astype(np.float32), head_dim, _yarn_magnitude(config, scaling), _mscale(config, scaling, "mscale_all_dim")
+        inv_freq.astype(np.float32),
+        head_dim,
+        _yarn_magnitude(config, scaling),
+        _mscale(config, scaling, "mscale_all_dim"),
     )
 
 
@@ -114,7 +117,9 @@ def _scaling(config: Config) -> tuple[dict[str, Any], float]:
     newer, older = _section(config, "rope_parameters"), _section(config, "rope_scaling")
     if newer and older and not _agree(newer, older):
         raise config.unsupported(
-            "rope_scaling", f"rope_parameters and rope_scaling differ: {newer} and {older}", "one of the two, or both equal"
+            "rope_scaling",
+            f"rope_parameters and rope_scaling differ: {newer} and {older}",
+            "one of the two, or both equal",
         )
     scaling = {**older, **newer}
     if any(isinstance(value, Mapping) for value in scaling.values() if value != {}):
@@ -123,7 +128,8 @@ def _scaling(config: Config) -> tuple[dict[str, Any], float]:
     outer, inner = config.get("rope_theta"), scaling.get("rope_theta")
     theta = config.positive("rope_theta", next((value for value in (inner, outer) if value is not None), 10000.0))
     if inner is not None and outer is not None and config.positive("rope_theta", outer) != theta:
-        raise config.unsupported("rope_theta", f"rope_theta is {outer} beside {inner} in the rope parameters", "one value")
+        what = f"rope_theta is {outer} beside {inner} in the rope parameters"
+        raise config.unsupported("rope_theta", what, "one value")
     return scaling, theta
 
 
@@ -160,9 +166,7 @@ def _llama3(config: Config, scaling: Mapping[str, Any], inv_freq: Frequencies) -
     return np.where(wavelength < original / high, inv_freq, stretched).astype(np.float32)
 
 
-def _yarn(
-    config: Config, scaling: Mapping[str, Any], inv_freq: Frequencies, dim: int, theta: float
-) -> Frequencies:
+def _yarn(config: Config, scaling: Mapping[str, Any], inv_freq: Frequencies, dim: int, theta: float) -> Frequencies:
     """Return frequencies of which the fast stay, the slow are divided by ``factor``, and those between are blended.
 
     Source: YaRN, Peng et al. 2023, section 3.2.
@@ -183,7 +187,8 @@ def _yarn(
     low, high = max(low, 0), min(high, dim - 1)
     high += 0.001 if low == high else 0
     ramp = np.clip((np.arange(dim // 2, dtype=np.float32) - low) / (high - low), 0, 1)
-    return (inv_freq / factor * ramp + inv_freq * (1 - ramp)).astype(np.float32)
+    blended: Frequencies = (inv_freq / factor * ramp + inv_freq * (1 - ramp)).astype(np.float32)
+    return blended
 
 
 def _yarn_magnitude(config: Config, scaling: Mapping[str, Any]) -> float:
@@ -225,5 +230,3 @@ def _number(config: Config, scaling: Mapping[str, Any], key: str) -> float:
         what = f"{key} is missing" if value is None else f"{key} is {value!r}"
         raise WeightsError(what, op=f"rope of {config.model_type}", expected=f"{key} a positive number", key=key)
     return float(value)
-
-

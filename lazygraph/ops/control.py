@@ -29,7 +29,8 @@ def cond(pred: Tensor, then: Callable[[], Results], orelse: Callable[[], Results
         orelse: The same; as many tensors, of the same element types.
 
     Returns:
-        A tensor, or a tuple where the functions return several. A size in which the two differ is known at run time only.
+        A tensor, or a tuple where the functions return several. A size in which the two differ is known at run time
+        only.
 
     Raises:
         DTypeError: ``pred`` is not bool, or the two give different element types.
@@ -59,8 +60,8 @@ def scan(
     """Return what is left after ``body`` has run over the slices of ``xs`` along axis 0, and what it gave on the way.
 
     Args:
-        body: Called once, now, with one tensor per ``init`` and one slice per ``xs``; returns the next state (as ``init``)
-            and what to keep of this step.
+        body: Called once, now, with one tensor per ``init`` and one slice per ``xs``; returns the next state (as
+            ``init``) and what to keep of this step.
         init: The state before the first step.
         xs: At least one tensor to go over; all of the same first size.
 
@@ -138,5 +139,9 @@ def _same_state(before: Tensor, after: Tensor) -> None:
     if before.dtype is not after.dtype:
         raise DTypeError("a state changes its element type", op="scan", operands=operands, expected=str(before.dtype))
     a, b = before.known_shape, after.known_shape
-    if a is not None and b is not None and (len(a) != len(b) or any(meet(x, y) is None for x, y in zip(a, b, strict=True))):
+    if (
+        a is not None
+        and b is not None
+        and (len(a) != len(b) or any(meet(x, y) is None for x, y in zip(a, b, strict=True)))
+    ):
         raise ShapeError("a state changes its shape", op="scan", operands=operands, expected=shape_text(a))

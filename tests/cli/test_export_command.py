@@ -142,6 +142,13 @@ def _config(changes: dict[str, Any]) -> Callable[[Path], None]:
     return change
 
 
+def _file(name: str, content: bytes) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).write_bytes(content)
+
+    return change
+
+
 def _truncate(folder: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
@@ -150,15 +157,15 @@ def _truncate(folder: Path) -> None:
 BROKEN: dict[str, tuple[Callable[[Path], None], int, tuple[str, ...]]] = {
     "no config": (lambda folder: (folder / "config.json").unlink(), 2, ("no config.json", "a Hugging Face folder")),
     "config is no JSON": (
-        lambda folder: (folder / "config.json").write_text("{") and None,
+        _file("config.json", b"{"),
         2,
         ("config.json is not JSON",),
     ),
-    "config is a list": (lambda folder: (folder / "config.json").write_text("[]") and None, 2, ("holds a list",)),
+    "config is a list": (_file("config.json", b"[]"), 2, ("holds a list",)),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), 2, ("no safetensors file",)),
     "truncated weights": (_truncate, 2, ("the file is truncated", "an interrupted download")),
     "empty weights": (
-        lambda folder: (folder / "model.safetensors").write_bytes(b"") and None,
+        _file("model.safetensors", b""),
         2,
         ("not a whole safetensors",),
     ),

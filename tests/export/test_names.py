@@ -19,7 +19,8 @@ def value_names(model: ModelProto) -> list[str]:
 
 
 def run(model: ModelProto, **feeds: object) -> list[np.ndarray]:
-    return open_session(model).run(None, feeds)
+    results: list[np.ndarray] = open_session(model).run(None, feeds)
+    return results
 
 
 def test_generated_names_carry_scope_operator_and_a_number() -> None:
@@ -185,7 +186,7 @@ def test_unread_outputs_are_left_out_where_the_schema_allows_it() -> None:
     assert [len(node.output) for node in model.graph.node] == [2, 1]
     ones = x.const(np.ones(4, np.float32))
     nodes = x.graph.emit(
-        "LayerNormalization", (x, ones, ones), {}, [(lg.float32, x.shape)] + [(lg.float32, ("n", 1))] * 2
+        "LayerNormalization", (x, ones, ones), {}, [(lg.float32, x.shape)] + [(lg.float32, (lg.size("n"), 1))] * 2
     )
     assert [list(node.output) for node in to_onnx({"y": nodes[0]}).graph.node] == [["y"]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def ints(x: lg.Tensor, *values: int) -> lg.Tensor:
     return x.const(np.array(values))
 
 
-CAN = {
+CAN: dict[str, Callable[[lg.Tensor], lg.Tensor]] = {
     "Cast": lambda x: x.astype(F32),
     "Identity": lambda x: lg.identity(x),
     "Reshape": lambda x: lg.reshape(x, [-1]),
@@ -141,7 +142,7 @@ CAN = {
     "Unsqueeze": lambda x: lg.unsqueeze(x, 0),
     "Flatten": lambda x: lg.flatten(x),
 }
-CANNOT = {
+CANNOT: dict[str, Callable[[lg.Tensor], lg.Tensor]] = {
     "MatMul": lambda x: x @ x.T,
     "Add": lambda x: x + x,
     "Mul": lambda x: x * 2.0,

@@ -40,7 +40,8 @@ def call(
 def opset_of(tensor: lg.Tensor, **asked: Any) -> int:
     model = to_onnx(tensor, **asked)
     checker.check_model(model, full_check=True)
-    return next(entry.version for entry in model.opset_import if entry.domain == "")
+    versions: list[int] = [entry.version for entry in model.opset_import if entry.domain == ""]
+    return versions[0]
 
 
 X = (F32, ["n", 4])

@@ -66,6 +66,9 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 }
 
 
+DYNAMIC = ("importlib.import_module", "import_module", "__import__")
+
+
 @dataclass(frozen=True)
 class Import:
     """One module that a file imports."""
@@ -91,8 +94,8 @@ def imports(source: str, module: str, known: frozenset[str], is_package: bool = 
 
     def walk(node: ast.AST, at_once: bool) -> Iterator[Import]:
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            for child in node.orelse:
-                yield from walk(child, at_once)
+            for statement in node.orelse:
+                yield from walk(statement, at_once)
             return
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -104,13 +107,10 @@ def imports(source: str, module: str, known: frozenset[str], is_package: bool = 
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
                 yield Import(inner if inner in known else base, node.lineno, at_once)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "importlib.import_module",
-            "import_module",
-            "__import__",
-        ):
-            if node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
-                yield Import(node.args[0].value, node.lineno, at_once)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in DYNAMIC and node.args:
+            named = node.args[0]
+            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                yield Import(named.value, node.lineno, at_once)
         later = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for child in ast.iter_child_nodes(node):
             yield from walk(child, at_once and not later)

@@ -65,7 +65,8 @@ def test_no_module_hides_a_public_name() -> None:
     # Importing a submodule binds it in the package, over whatever had that name: ``lg.convert`` became a module so.
     program = (
         "import importlib, pkgutil, sys, types, lazygraph as lg\n"
-        "names = [m.name for m in pkgutil.walk_packages(lg.__path__, 'lazygraph.') if not m.name.endswith('__main__')]\n"
+        "found = pkgutil.walk_packages(lg.__path__, 'lazygraph.')\n"
+        "names = [module.name for module in found if not module.name.endswith('__main__')]\n"
         "for name in [n for n in sys.modules if n.startswith('lazygraph')]: del sys.modules[name]\n"
         "for name in names: importlib.import_module(name)\n"
         "import lazygraph as lg\n"
@@ -117,7 +118,7 @@ def _more_than_names(source: str) -> list[str]:
     return [
         ast.unparse(node).splitlines()[0]
         for node in ast.parse(source).body
-        if not isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.If))
+        if not isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.If))
         and not (isinstance(node, ast.Expr) and isinstance(node.value, (ast.Constant, ast.Call)))
         and not (isinstance(node, ast.FunctionDef) and node.name in allowed_functions)
         and not isinstance(node, ast.Delete)

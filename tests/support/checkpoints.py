@@ -91,7 +91,7 @@ def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
         write_safetensors(folder / "model.safetensors", tensors)
         return folder
     names = list(tensors)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number in range(shards):
         file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
         part = names[number::shards]
