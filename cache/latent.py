@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, Self
 
 from lazygraph import dims, ops
+from lazygraph.cache.fitting import Buffers, buffers_given, check_room, check_step, listed, rows_given
 from lazygraph.cache.layout import CacheLayout, layout
 from lazygraph.dims import Size, SizeLike
 from lazygraph.dtypes import DTypeLike, float32
 from lazygraph.errors import (
     CacheError,
     CacheLayerError,
-    CacheOverflowError,
     CacheStepError,
     OperandError,
-    SeqLenMismatchError,
-    SlotCountError,
-    SlotDTypeError,
-    SlotGraphError,
-    SlotShapeError,
 )
-from lazygraph.ops.checks import meet
 from lazygraph.ops.shaping import sizes_tensor
-from lazygraph.tensor import Graph, Shape, Tensor, describe, shape_text
+from lazygraph.tensor import Graph, Shape, Tensor
 from lazygraph.whole import whole
 
 Lowering = Literal["buffer", "view"]
-Buffers = tuple[tuple[Tensor, ...], ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,7 +92,7 @@ class LatentCache:
                 got=position,
             )
         graph = _graph_of(anchor)
-        filled = _zeros(graph, declared) if buffers is None else _given(graph, declared, buffers)
+        filled = _zeros(graph, declared) if buffers is None else buffers_given(graph, declared, buffers)
         self._state = _State(declared, filled, start, (0,) * declared.n_layers, None, False, "buffer")
 
     @classmethod
@@ -222,11 +215,12 @@ class LatentCache:
         """
         state = self._state
         layer = state.layout.check_layer("append", layer)
-        given = self._listed(layer, slots)
-        count = self._checked_rows(layer, given)
+        given = listed(self, state.layout, layer, slots)
+        count = rows_given(self, state.layout, state.buffers[0][0].graph, layer, given)
         if count == 0:
             return self
-        self._check_step(layer, given, count)
+        check_step(self, state.pending, layer, count)
+        self._check_room("append", layer, count)
 
         index = state.index if state.index is not None else _row_index(state, count)
         written = tuple(ops.scatter_nd(old, index, new) for old, new in zip(state.buffers[layer], given, strict=True))
@@ -350,153 +344,18 @@ class LatentCache:
 
     # ---- checks ----
 
-    def _listed(self, layer: int, slots: Any) -> tuple[Tensor, ...]:
-        if isinstance(slots, Tensor) or not isinstance(slots, Iterable):
-            raise SlotCountError(
-                "one tensor where a list of them is wanted"
-                if isinstance(slots, Tensor)
-                else f"{slots!r} for the slots",
-                op="append",
-                operands={"cache": repr(self)},
-                expected="a list of one tensor per slot",
-                layer=layer,
-                wanted=self.n_slots,
-                got=1 if isinstance(slots, Tensor) else slots,
-            )
-        return tuple(slots)
-
-    def _checked_rows(self, layer: int, given: tuple[Tensor, ...]) -> Size:
-        """Return how many rows the tensors bring, each fitting its slot. The order of checks is the contract's."""
-        declared = self.layout
-        if len(given) != declared.n_slots:
-            raise SlotCountError(
-                f"{len(given)} tensors for {declared.n_slots} slots",
-                op="append",
-                operands={"cache": repr(self)},
-                expected="one tensor per slot",
-                layer=layer,
-                wanted=declared.n_slots,
-                got=len(given),
-            )
-        for slot, tensor in enumerate(given):
-            if not isinstance(tensor, Tensor):
-                self._refuse_shape(layer, slot, tensor, "n", "no tensor")
-        first = given[0].known_shape
-        if not first:
-            self._refuse_shape(layer, 0, given[0], "n", "no axis of rows")
-        count = first[0]
-        for slot, (tensor, sizes) in enumerate(zip(given, declared.trailing, strict=True)):
-            shape = tensor.known_shape
-            if (
-                shape is None
-                or len(shape) != len(sizes) + 1
-                or any(meet(a, b) is None for a, b in zip(shape[1:], sizes, strict=True))
-            ):
-                self._refuse_shape(layer, slot, tensor, count, "another shape")
-            if meet(shape[0], count) is None:
-                raise SeqLenMismatchError(
-                    f"slot {slot} brings {shape[0]} rows, slot 0 brings {count}",
-                    op="append",
-                    operands={name: describe(t) for name, t in zip(declared.slot_names, given, strict=True)},
-                    expected="the same number of rows in every slot",
-                    layer=layer,
-                    slot=slot,
-                    wanted=count,
-                    got=shape[0],
-                )
-        for slot, tensor in enumerate(given):
-            if tensor.dtype is not declared.dtype:
-                raise SlotDTypeError(
-                    f"slot {slot} is {tensor.dtype}, the cache {declared.dtype}",
-                    op="append",
-                    operands={declared.slot_names[slot]: describe(tensor)},
-                    expected=str(declared.dtype),
-                    layer=layer,
-                    slot=slot,
-                    wanted=declared.dtype,
-                    got=tensor.dtype,
-                )
-        for slot, tensor in enumerate(given):
-            if tensor.graph is not self._state.buffers[0][0].graph:
-                raise SlotGraphError(
-                    f"slot {slot} belongs to another graph",
-                    op="append",
-                    operands={declared.slot_names[slot]: describe(tensor)},
-                    expected="tensors grown from the cache's anchor",
-                    layer=layer,
-                    slot=slot,
-                )
-        return count
-
-    def _refuse_shape(self, layer: int, slot: int, tensor: Any, count: Size | str, why: str) -> NoReturn:
-        wanted = (count, *self.layout.trailing[slot])
-        shown = describe(tensor) if isinstance(tensor, Tensor) else repr(tensor)
-        got = tensor.known_shape if isinstance(tensor, Tensor) else tensor
-        raise SlotShapeError(
-            f"slot {slot} of layer {layer} has {why}",
-            op="append",
-            operands={self.layout.slot_names[slot]: shown, "cache": repr(self)},
-            expected=f"{shape_text(wanted)}: [seqlen_new, *trailing]",
-            layer=layer,
-            slot=slot,
-            wanted=wanted,
-            got=got,
-        )
-
-    def _check_step(self, layer: int, given: tuple[Tensor, ...], count: Size) -> None:
-        pending = self._state.pending
-        if pending[layer] != 0:
-            raise CacheStepError(
-                f"layer {layer} was given {pending[layer]} rows already in this step",
-                op="append",
-                operands={"cache": repr(self)},
-                expected="one append per layer between two advances",
-                hint="cache.advance_by(n) ends the step, once, after the last layer",
-                layer=layer,
-                wanted=0,
-                got=pending[layer],
-            )
-        for other, rows in enumerate(pending):
-            if rows != 0 and meet(rows, count) is None:
-                raise CacheStepError(
-                    f"layer {layer} brings {count} rows, layer {other} brought {rows} in this step",
-                    op="append",
-                    operands={"cache": repr(self)},
-                    expected="the same number of rows in every layer of a step",
-                    layer=layer,
-                    wanted=rows,
-                    got=count,
-                )
-        self._check_room("append", layer, count)
-
     def _check_room(self, op: str, layer: int | None, count: Size) -> None:
-        end = dims.add(self._state.length, count)
-        fits = dims.at_most(end, self.max_seq_len)
-        if fits or (fits is None and self._state.runtime):
-            return
-        decided = fits is False
-        raise CacheOverflowError(
-            f"{count} rows after {self.current_seq_len} "
-            + (f"pass the end at {self.max_seq_len}" if decided else f"may pass the end at {self.max_seq_len}"),
-            op=op,
-            operands={"cache": repr(self)},
-            expected=f"current_seq_len + seqlen_new <= {self.max_seq_len}"
-            + ("" if decided else ", decided while the graph is built"),
-            hint="" if decided else "bound the size with lg.size(name, max=...), or take the position at run time",
-            layer=layer,
-            wanted=self.max_seq_len,
-            got=end,
-        )
+        state = self._state
+        check_room(self, op, layer, state.length, count, self.max_seq_len, state.runtime)
 
     def _taking_part(self, layers: Sequence[int] | None) -> list[int]:
         if layers is None:
             return list(range(self.n_layers))
-        listed = list(layers) if isinstance(layers, Iterable) else None
-        if listed is None:
+        if not isinstance(layers, Iterable):
             raise CacheLayerError(
                 f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
             )
-        return sorted({self.layout.check_layer("advance_by", layer) for layer in listed})
+        return sorted({self.layout.check_layer("advance_by", layer) for layer in layers})
 
     def _step_size(self, n: SizeLike) -> Size:
         number = whole(n)
@@ -531,59 +390,3 @@ def _zeros(graph: Graph, declared: CacheLayout) -> Buffers:
         for sizes in dict.fromkeys(declared.trailing)
     }
     return (tuple(made[sizes] for sizes in declared.trailing),) * declared.n_layers
-
-
-def _given(graph: Graph, declared: CacheLayout, buffers: Sequence[Sequence[Tensor]]) -> Buffers:
-    if not isinstance(buffers, Sequence) or not all(isinstance(layer, Sequence) for layer in buffers):
-        raise SlotCountError(
-            f"buffers is {buffers!r}",
-            op="LatentCache",
-            expected=f"a list per layer of {declared.n_slots} tensors",
-            wanted=(declared.n_layers, declared.n_slots),
-            got=buffers,
-        )
-    given = tuple(tuple(layer) for layer in buffers)
-    if len(given) != declared.n_layers or any(len(layer) != declared.n_slots for layer in given):
-        raise SlotCountError(
-            f"buffers for {len(given)} layers of {[len(layer) for layer in given]} slots",
-            op="LatentCache",
-            expected=f"{declared.n_layers} layers of {declared.n_slots} slots",
-            wanted=(declared.n_layers, declared.n_slots),
-            got=[len(layer) for layer in given],
-        )
-    for layer, slots in enumerate(given):
-        for slot, (tensor, sizes) in enumerate(zip(slots, declared.trailing, strict=True)):
-            wanted: Shape = (declared.max_seq_len, *sizes)
-            facts: dict[str, Any] = {"layer": layer, "slot": slot}
-            is_tensor = isinstance(tensor, Tensor)
-            shown = {f"buffer {layer}.{slot}": describe(tensor) if is_tensor else repr(tensor)}
-            shape = tensor.known_shape if is_tensor else None
-            if (
-                shape is None
-                or len(shape) != len(wanted)
-                or any(meet(a, b) is None for a, b in zip(shape, wanted, strict=True))
-            ):
-                raise SlotShapeError(
-                    f"buffer {layer}.{slot} has another shape",
-                    op="LatentCache",
-                    operands=shown,
-                    expected=shape_text(wanted),
-                    wanted=wanted,
-                    got=shape,
-                    **facts,
-                )
-            if tensor.dtype is not declared.dtype:
-                raise SlotDTypeError(
-                    f"buffer {layer}.{slot} is {tensor.dtype}",
-                    op="LatentCache",
-                    operands=shown,
-                    expected=str(declared.dtype),
-                    wanted=declared.dtype,
-                    got=tensor.dtype,
-                    **facts,
-                )
-            if tensor.graph is not graph:
-                raise SlotGraphError(
-                    f"buffer {layer}.{slot} belongs to another graph", op="LatentCache", operands=shown, **facts
-                )
-    return given

@@ -51,6 +51,7 @@ class Manifest:
         source: What it was exported from.
         vocab_size: Token ids are in ``[0, vocab_size)``.
         max_seq_len: Capacity of the cache, in tokens; rotation covers it.
+        compute: Element type of the arithmetic.
         max_position: The longest sequence that the model was trained for, in tokens.
         n_layers: Layers of the cache.
         slots: Slots of every layer.
@@ -78,6 +79,7 @@ class Manifest:
     weight_bytes: int
     fingerprint: str
     version: str
+    compute: str = "float32"
     copied: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT
 

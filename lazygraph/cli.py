@@ -73,7 +73,10 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("model", metavar="MODEL", help="a .gguf file or a Hugging Face folder")
     export.add_argument("-o", "--out", required=True, metavar="OUT", help="the folder to write")
     export.add_argument("--max-seq-len", type=_count, metavar="N", help="capacity of the cache in tokens")
-    export.add_argument("--precision", choices=["fp32"], default="fp32", help="weights, arithmetic and cache")
+    kinds = ["fp32", "fp16", "bf16"]
+    export.add_argument("--precision", choices=kinds, default="fp32", help="what is computed in (default fp32)")
+    export.add_argument("--store", choices=kinds, help="what weights and cache are kept in; as --precision if left out")
+    export.add_argument("--provider", choices=["cpu", "cuda"], default="cpu", help="where it is to run")
     export.add_argument(
         "--mla",
         choices=["absorbed", "expanded", "auto"],

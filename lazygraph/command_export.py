@@ -27,6 +27,8 @@ def export(options: argparse.Namespace) -> int:
             options.out,
             max_seq_len=options.max_seq_len,
             precision=options.precision,
+            store=options.store,
+            provider=options.provider,
             mla=options.mla,
             portable=options.portable,
             ignore_keys=options.ignore_key,

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from lazygraph.dtypes import bfloat16, float16, float32
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export.alias import shared_memory_faults
 from lazygraph.export.manifest import FILE, MODEL, Manifest, Slot, fingerprint
@@ -19,10 +20,12 @@ from lazygraph.export.saving import save
 from lazygraph.models.block_fp8 import readable
 from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
 from lazygraph.models.config import Config
-from lazygraph.models.program import BuildOptions, DecoderGraph
+from lazygraph.models.program import BuildOptions, DecoderGraph, Precision
 from lazygraph.version import VERSION
 
 Progress = Callable[[str, int, int], None]
+
+_KINDS = {"fp32": float32, "fp16": float16, "bf16": bfloat16}
 
 # What the cache has room for when nobody says: the model's own limit, but no more than this.
 DEFAULT_MAX_SEQ_LEN = 8192
@@ -33,7 +36,9 @@ def convert(
     out: str | Path,
     *,
     max_seq_len: int | None = None,
-    precision: Literal["fp32"] = "fp32",
+    precision: Literal["fp32", "fp16", "bf16"] = "fp32",
+    store: Literal["fp32", "fp16", "bf16"] | None = None,
+    provider: Literal["cpu", "cuda"] = "cpu",
     mla: Literal["absorbed", "expanded", "auto"] = "auto",
     portable: bool = False,
     ignore_keys: Collection[str] = (),
@@ -49,7 +54,9 @@ def convert(
         source: A ``.gguf`` file or a Hugging Face folder.
         out: The folder to write; an older export there is replaced.
         max_seq_len: Capacity of the cache in tokens; the model's limit, at most 8,192, when left out.
-        precision: Element type of weights, arithmetic and cache.
+        precision: Element type of the arithmetic. What the provider cannot compute in bf16 is computed in fp32.
+        store: Element type of weights and cache; as ``precision`` when left out.
+        provider: Where it is to run: ``cpu`` or ``cuda``.
         mla: How latent attention computes: absorbed, expanded, or both, chosen by the number of new tokens on each run.
         portable: Use ai.onnx operators only, none of onnxruntime's own (they are faster).
         ignore_keys: Config keys that the caller vouches for.
@@ -68,8 +75,7 @@ def convert(
     target = _checked_target(Path(out))
     if mla not in ("absorbed", "expanded", "auto"):
         raise OperandError(f"mla is {mla!r}", op="export", expected="absorbed, expanded or auto")
-    if precision != "fp32":
-        raise UnsupportedError(f"precision {precision!r}", op="export", expected="fp32")
+    kinds = _precision(precision, store or precision, provider, say)
 
     checkpoint = open_checkpoint(source)
     config = Config(checkpoint.config, ignore_keys)
@@ -80,7 +86,7 @@ def convert(
     if capacity > limit:
         say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
 
-    options = BuildOptions(capacity, mla, portable)
+    options = BuildOptions(capacity, mla, portable, kinds)
     weights = WeightsUse(readable(checkpoint.weights, config))
     graph = model_module(config.model_type).build(config, weights, options)
     config.finish()
@@ -96,7 +102,7 @@ def convert(
         ) as scratch:
             staged = Path(scratch) / "export"
             staged.mkdir()
-            manifest = _write(checkpoint, graph, capacity, config.model_type, staged, progress)
+            manifest = _write(checkpoint, graph, options, config.model_type, provider, staged, progress)
             _swap(staged, target, Path(scratch) / "old")
     except OSError as error:
         raise ExportError(
@@ -106,6 +112,20 @@ def convert(
             hint="what was there before is unchanged",
         ) from error
     return manifest
+
+
+def _precision(precision: str, store: str, provider: str, say: Callable[[str], None]) -> Precision:
+    """Return the element types that an export's options mean."""
+    for label, value in (("precision", precision), ("store", store)):
+        if value not in _KINDS:
+            raise OperandError(f"{label} is {value!r}", op="export", expected="one of " + ", ".join(_KINDS))
+    if provider not in ("cpu", "cuda"):
+        raise OperandError(f"provider is {provider!r}", op="export", expected="cpu or cuda")
+    compute = _KINDS[precision]
+    if precision == "bf16" and provider == "cpu":
+        compute = float32
+        say("onnxruntime's CPU provider does not compute in bfloat16: weights and cache keep it, arithmetic is float32")
+    return Precision(compute, _KINDS[store])
 
 
 def model_module(model_type: str) -> ModuleType:
@@ -162,9 +182,15 @@ def _checked_target(out: Path) -> Path:
 
 
 def _write(
-    checkpoint: Checkpoint, graph: DecoderGraph, capacity: int, model_type: str, folder: Path, progress: Progress | None
+    checkpoint: Checkpoint,
+    graph: DecoderGraph,
+    options: BuildOptions,
+    model_type: str,
+    provider: str,
+    folder: Path,
+    progress: Progress | None,
 ) -> Manifest:
-    model = save(graph.outputs(), folder / MODEL, external=True, progress=progress)
+    model = save(graph.outputs(), folder / MODEL, external=True, target=provider, progress=progress)
     layout = graph.cache.layout
     slots = tuple(
         Slot(name, sizes, layout.dtype.name) for name, sizes in zip(layout.slot_names, layout.trailing, strict=True)
@@ -178,7 +204,8 @@ def _write(
         model_type=model_type,
         source=f"{checkpoint.path.name} ({checkpoint.source})",
         vocab_size=graph.vocab_size,
-        max_seq_len=capacity,
+        max_seq_len=options.max_seq_len,
+        compute=options.precision.compute.name,
         max_position=graph.max_position,
         n_layers=layout.n_layers,
         slots=slots,

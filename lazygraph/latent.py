@@ -85,8 +85,10 @@ def expanded(query: LatentQuery, c_kv: Tensor, k_pe: Tensor) -> Tensor:
     _fitting("expanded", query, c_kv, k_pe)
     keys = ops.matmul(query.w_uk, ops.transpose(c_kv))  # (heads, nope, rows)
     values = ops.matmul(c_kv, query.w_uv)  # (heads, rows, v)
-    scores = ops.matmul(query.q_nope, keys) + ops.matmul(query.q_pe, ops.transpose(k_pe))  # (heads, n, rows)
-    return _joined(ops.matmul(_softmax(scores * query.scale, query.mask), values))
+    # Scaled before the product: in half precision a score could overflow before it is scaled.
+    near = ops.matmul(query.q_nope * query.scale, keys)  # (heads, n, rows)
+    scores = near + ops.matmul(query.q_pe * query.scale, ops.transpose(k_pe))
+    return _joined(ops.matmul(_softmax(scores, query.mask), values))
 
 
 def chosen(query: LatentQuery, c_kv: Tensor, k_pe: Tensor, many: Tensor) -> Tensor:

@@ -146,8 +146,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Te
     # values where they lie: it takes the transposes into the products.
     by_head = ops.transpose(ops.reshape(q, [n, kv_heads, group, q.shape[2]]), [1, 2, 0, 3])  # (kv, group, n, d)
     keys = ops.transpose(ops.unsqueeze(k, 2), [1, 2, 3, 0])  # (kv, 1, d, rows)
-    scores = ops.matmul(by_head, keys) * scale  # (kv, group, n, rows)
-    weights = ops.softmax(scores.astype(float32) + mask, axis=-1).astype(v.dtype)
+    if q.dtype is float32:
+        scores = (
+            ops.matmul(by_head, keys) * scale
+        )  # (kv, group, n, rows); one node in onnxruntime
+    else:  # a half-precision score could overflow before it is scaled
+        scores = ops.matmul(by_head * scale, keys).astype(float32)
+    weights = ops.softmax(scores + mask, axis=-1).astype(v.dtype)
     values = ops.transpose(ops.unsqueeze(v, 2), [1, 2, 0, 3])  # (kv, 1, rows, d_v)
     mixed = ops.transpose(ops.matmul(weights, values), [2, 0, 1, 3])  # (n, kv, group, d_v)
     return ops.reshape(mixed, [n, heads * int(v.shape[2])])

@@ -14,8 +14,9 @@ from lazygraph.dtypes import int64
 from lazygraph.errors import WeightsError
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
-from lazygraph.models.linears import Part, as_float32, feed_forward, head, projection, vector
-from lazygraph.models.program import DecoderGraph
+from lazygraph.models.linears import Part, feed_forward, head, projection
+from lazygraph.models.parameters import Parameters
+from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
@@ -139,38 +140,40 @@ def refuse_qwen_window(config: Config, max_seq_len: int) -> None:
     refuse_window(config, window, max_seq_len)
 
 
-def decoder_graph(model: DenseDecoder, weights: WeightsUse, max_seq_len: int) -> DecoderGraph:
-    """Return the decoder's graph, in float32.
+def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
+    """Return the decoder's graph.
 
     Args:
         model: What the config says.
         weights: The checkpoint's tensors, under Hugging Face's names.
-        max_seq_len: Capacity of the cache, in tokens.
+        options: What the user chose.
 
     Raises:
         WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
     """
-    ids = ops.input("input_ids", int64, [size("n", min=1, max=max_seq_len)])
-    cache = KvCache.head_inputs(ids, model.n_layers, max_seq_len, model.n_kv_heads, model.head_dim, lowering="view")
-    logits_from = ops.size_input("logits_from", ids, 0, max_seq_len)
-
-    name = "model.embed_tokens.weight"
-    table = ids.const(as_float32(weights.take(name, (model.vocab_size, model.hidden_size))), name)
+    parameters, precision, capacity = Parameters(weights, options.precision), options.precision, options.max_seq_len
+    ids = ops.input("input_ids", int64, [size("n", min=1, max=capacity)])
+    cache = KvCache.head_inputs(
+        ids, model.n_layers, capacity, model.n_kv_heads, model.head_dim, precision.stored, lowering="view"
+    )
+    logits_from = ops.size_input("logits_from", ids, 0, capacity)
+    table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
         inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
         cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
         mask = nn.additive_mask(cache.causal_mask("n"))
+        step = Step(cos.astype(precision.compute), sin.astype(precision.compute), mask)
 
-    x = ops.gather(table, ids)  # (n, hidden)
+    x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
-            x, cache = _attention(model, weights, layer, x, cache, Step(cos, sin, mask))
-            x = _feed_forward(model, weights, layer, x)
+            x, cache = _attention(model, parameters, layer, x, cache, step)
+            x = _feed_forward(model, parameters, layer, x)
 
     with scope("head"):
         x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])  # (n - logits_from, hidden)
-        x = nn.rms_norm(x, vector(weights, x, "model.norm.weight", model.hidden_size), model.eps)
-        logits, note = head(x, table, weights, model.tied)
+        x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", model.hidden_size), model.eps)
+        logits, note = head(parameters, x, table, model.tied)
     return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note,))
 
 
@@ -179,7 +182,7 @@ class Step:
     """What all layers of a step share.
 
     Attributes:
-        cos: ``float32 (n, 1, head_dim)``.
+        cos: ``T (n, 1, head_dim)``.
         sin: The same; negative in its first half.
         mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
     """
@@ -190,34 +193,35 @@ class Step:
 
 
 def _attention(
-    model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor, cache: KvCache, step: Step
+    model: DenseDecoder, parameters: Parameters, layer: int, x: Tensor, cache: KvCache, step: Step
 ) -> tuple[Tensor, KvCache]:
     """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
     attn = f"{prefix}.self_attn"
     heads, kv_heads, width = model.n_heads, model.n_kv_heads, model.head_dim
 
-    h = nn.rms_norm(x, vector(weights, x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
+    h = nn.rms_norm(x, parameters.vector(x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
     sizes = {"q_proj": heads * width, "k_proj": kv_heads * width, "v_proj": kv_heads * width}
-    qkv = projection(weights, h, [Part(f"{attn}.{name}", size, model.qkv_bias) for name, size in sizes.items()])
+    qkv = projection(parameters, h, [Part(f"{attn}.{name}", size, model.qkv_bias) for name, size in sizes.items()])
     by_head = ops.reshape(qkv, [-1, heads + 2 * kv_heads, width])  # (n, all heads, head_dim)
     qk, v = ops.split(by_head, [heads + kv_heads, kv_heads], axis=1)
     if model.qk_norm:
         q, k = ops.split(qk, [heads, kv_heads], axis=1)
-        q = nn.rms_norm(q, vector(weights, x, f"{attn}.q_norm.weight", width), model.eps)
-        k = nn.rms_norm(k, vector(weights, x, f"{attn}.k_norm.weight", width), model.eps)
+        q = nn.rms_norm(q, parameters.vector(x, f"{attn}.q_norm.weight", width), model.eps)
+        k = nn.rms_norm(k, parameters.vector(x, f"{attn}.k_norm.weight", width), model.eps)
         qk = ops.concat([q, k], axis=1)
     q, k = ops.split(nn.rotary(qk, step.cos, step.sin), [heads, kv_heads], axis=1)
 
-    cache = cache.append(layer, [k, v])
-    rows_k, rows_v = cache.k(layer, include_pending=True), cache.v(layer, include_pending=True)
+    cache = cache.append(layer, [k.astype(cache.layout.dtype), v.astype(cache.layout.dtype)])
+    rows_k = cache.k(layer, include_pending=True).astype(x.dtype)
+    rows_v = cache.v(layer, include_pending=True).astype(x.dtype)
     mixed = nn.attention(q, rows_k, rows_v, step.mask, width**-0.5)  # (n, heads * head_dim)
-    return projection(weights, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.output_bias)], x), cache
+    return projection(parameters, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.output_bias)], x), cache
 
 
-def _feed_forward(model: DenseDecoder, weights: WeightsUse, layer: int, x: Tensor) -> Tensor:
+def _feed_forward(model: DenseDecoder, parameters: Parameters, layer: int, x: Tensor) -> Tensor:
     """Return ``x``, ``(n, hidden)``, with one layer's feed-forward added."""
     prefix = f"model.layers.{layer}"
     name = f"{prefix}.post_attention_layernorm.weight"
-    h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
-    return feed_forward(weights, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)
+    h = nn.rms_norm(x, parameters.vector(x, name, model.hidden_size), model.eps)
+    return feed_forward(parameters, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)

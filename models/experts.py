@@ -6,22 +6,23 @@ Source: DeepSeek-V2, 2024, section 2.2; DeepSeek-V3, 2024, section 2.1.2; transf
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from lazygraph import nn, ops
-from lazygraph.arrays import LazyArray
 from lazygraph.dtypes import float32
-from lazygraph.models.checkpoint import WeightsUse
-from lazygraph.models.linears import as_float32, feed_forward
+from lazygraph.models.linears import feed_forward
+from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.ops import microsoft
 from lazygraph.tensor import Tensor
 
-Numbers = np.ndarray[Any, np.dtype[np.float32]]
-
 # Below every score: what is masked never wins over what is not, even when that is zero or negative.
 LOWEST = -1e30
+
+# A chosen weight is taken to be at least LEAST, whose logarithm is -69: far above UNCHOSEN, which float16 can hold too.
+LEAST = 1e-30
+UNCHOSEN = -1e4
 
 
 @dataclass(frozen=True)
@@ -101,43 +102,37 @@ class Experts:
     down: Tensor
 
 
-def read_experts(weights: WeightsUse, anchor: Tensor, prefix: str, count: int, inner: int) -> Experts:
+def read_experts(parameters: Parameters, anchor: Tensor, prefix: str, count: int, inner: int) -> Experts:
     """Return a layer's routed experts, stacked as they stream into the export.
 
     Args:
-        weights: The checkpoint.
+        parameters: The checkpoint.
         anchor: A tensor of the graph, ``(n, hidden)``.
         prefix: The modules' name: ``model.layers.1.mlp.experts``.
         count: Experts.
         inner: Numbers per token inside an expert.
     """
     hidden = int(anchor.shape[-1])
+    wide, tall = (inner, hidden), (hidden, inner)
+    gates = [parameters.array(f"{prefix}.{expert}.gate_proj.weight", wide) for expert in range(count)]
+    ups = [parameters.array(f"{prefix}.{expert}.up_proj.weight", wide) for expert in range(count)]
+    downs = [parameters.array(f"{prefix}.{expert}.down_proj.weight", tall) for expert in range(count)]
 
-    def parts(name: str, shape: tuple[int, int]) -> list[LazyArray]:
-        return [as_float32(weights.take(f"{prefix}.{expert}.{name}.weight", shape)) for expert in range(count)]
-
-    gates, ups, downs = (
-        parts("gate_proj", (inner, hidden)),
-        parts("up_proj", (inner, hidden)),
-        parts("down_proj", (hidden, inner)),
-    )
-
-    def interleaved() -> Numbers:
+    def gates_and_ups_in_turns() -> Numbers:
         stacked = np.empty((count, inner, 2, hidden), np.float32)
         for expert in range(count):
             stacked[expert, :, 0] = gates[expert].read()
             stacked[expert, :, 1] = ups[expert].read()
         return stacked.reshape(count, 2 * inner, hidden)
 
-    def stacked_down() -> Numbers:
-        stacked = np.empty((count, hidden, inner), np.float32)
-        for expert in range(count):
-            stacked[expert] = downs[expert].read()
-        return stacked
+    def stacked_downs() -> Numbers:
+        return np.stack([down.read() for down in downs])
 
-    gate_up = LazyArray(float32, (count, 2 * inner, hidden), interleaved, f"{prefix}.gate_proj+up_proj.weight")
-    down = LazyArray(float32, (count, hidden, inner), stacked_down, f"{prefix}.down_proj.weight")
-    return Experts(anchor.const(gate_up, gate_up.name), anchor.const(down, down.name))
+    gate_up = parameters.made(
+        anchor, f"{prefix}.gate_proj+up_proj.weight", (count, 2 * inner, hidden), gates_and_ups_in_turns
+    )
+    down = parameters.made(anchor, f"{prefix}.down_proj.weight", (count, hidden, inner), stacked_downs)
+    return Experts(gate_up, down)
 
 
 def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
@@ -154,11 +149,10 @@ def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weigh
         that it
     finds the same experts and the same proportions, and its result is multiplied by what the weights sum to.
     """
-    n = h.shape[0]
-    floor = ops.expand(ops.constant(LOWEST, dtype=float32, anchor=h), [n, routing.n_experts])
-    router = ops.scatter_elements(floor, chosen, ops.log(ops.maximum(weights, 1e-30)), axis=1)
-    mixed = microsoft.moe(h, router, experts.gate_up, experts.down, k=routing.n_chosen)
-    return mixed * ops.reduce_sum(weights, -1, keepdims=True)
+    floor = ops.expand(ops.constant(UNCHOSEN, dtype=float32, anchor=h), [h.shape[0], routing.n_experts])
+    router = ops.scatter_elements(floor, chosen, ops.log(ops.maximum(weights, LEAST)), axis=1)
+    mixed = microsoft.moe(h, router.astype(h.dtype), experts.gate_up, experts.down, k=routing.n_chosen)
+    return mixed * ops.reduce_sum(weights, -1, keepdims=True).astype(h.dtype)
 
 
 def portable_mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
@@ -175,7 +169,7 @@ def portable_mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tens
         gate, up = ops.split(both, [1, 1], axis=2)
         acted = ops.reshape(nn.swiglu(gate, up), [routing.n_chosen, inner, 1])
         outputs = ops.squeeze(ops.matmul(ops.gather(experts.down, which), acted), 2)  # (chosen, hidden)
-        return [], [ops.reduce_sum(outputs * ops.unsqueeze(strength, 1), 0)]
+        return [], [ops.reduce_sum(outputs * ops.unsqueeze(strength, 1).astype(outputs.dtype), 0)]
 
     _, (mixed,) = ops.scan(one_token, [], [h, chosen, weights])
     return mixed
@@ -183,7 +177,7 @@ def portable_mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tens
 
 def shared_and_routed(
     routing: Routing,
-    weights: WeightsUse,
+    parameters: Parameters,
     prefix: str,
     h: Tensor,
     inner: int,
@@ -196,7 +190,7 @@ def shared_and_routed(
 
     Args:
         routing: How tokens choose.
-        weights: The checkpoint.
+        parameters: The checkpoint.
         prefix: The module's name: ``model.layers.1.mlp``.
         h: ``float32 (n, hidden)``, normed.
         inner: Numbers per token inside an expert.
@@ -205,16 +199,17 @@ def shared_and_routed(
         portable: Use ai.onnx operators only.
     """
     hidden = int(h.shape[-1])
-    gate = as_float32(weights.take(f"{prefix}.gate.weight", (routing.n_experts, hidden)))
-    logits = ops.gemm(h, h.const(gate, gate.name), trans_b=True)
+    # The router is kept in float32 whatever the rest is: it decides between scores that are close.
+    gate = parameters.array(f"{prefix}.gate.weight", (routing.n_experts, hidden))
+    logits = ops.gemm(h.astype(float32), h.const(gate, gate.name), trans_b=True)
     bias = None
     if routing.biased:
-        correction = as_float32(weights.take(f"{prefix}.gate.e_score_correction_bias", (routing.n_experts,)))
+        correction = parameters.array(f"{prefix}.gate.e_score_correction_bias", (routing.n_experts,))
         bias = h.const(correction, correction.name)
     chosen, strengths = route(routing, logits, bias)
-    experts = read_experts(weights, h, f"{prefix}.experts", routing.n_experts, inner)
+    experts = read_experts(parameters, h, f"{prefix}.experts", routing.n_experts, inner)
     mix = portable_mixture if portable else mixture
     x = residual + mix(routing, experts, h, chosen, strengths)
     if not n_shared:
         return x
-    return feed_forward(weights, f"{prefix}.shared_experts", h, inner * n_shared, False, x)
+    return feed_forward(parameters, f"{prefix}.shared_experts", h, inner * n_shared, False, x)

@@ -17,17 +17,17 @@ import numpy as np
 from lazygraph import latent, nn, ops
 from lazygraph.cache import LatentCache
 from lazygraph.dims import size
-from lazygraph.dtypes import float32, int64
+from lazygraph.dtypes import int64
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.experts import Routing, shared_and_routed
-from lazygraph.models.linears import Part, as_float32, feed_forward, head, projection, vector
+from lazygraph.models.linears import Part, feed_forward, head, projection
+from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
 Order = np.ndarray[Any, np.dtype[np.int64]]
-Numbers = np.ndarray[Any, np.dtype[np.float32]]
 
 # The norms inside attention have an epsilon of their own in the reference, whatever rms_norm_eps is.
 INNER_EPS = 1e-6
@@ -87,7 +87,7 @@ class LatentDecoder:
 
 
 def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
-    """Return the decoder's graph, in float32.
+    """Return the decoder's graph.
 
     Args:
         model: What the config says.
@@ -97,34 +97,40 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
     Raises:
         WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
     """
-    max_seq_len = options.max_seq_len
-    ids = ops.input("input_ids", int64, [size("n", min=1, max=max_seq_len)])
-    slots = [[model.kv_rank], [model.rope_dim]]
-    cache = LatentCache.inputs(ids, model.n_layers, max_seq_len, slots, slot_names=["c_kv", "k_pe"], lowering="view")
-    logits_from = ops.size_input("logits_from", ids, 0, max_seq_len)
-
-    name = "model.embed_tokens.weight"
-    table = ids.const(as_float32(weights.take(name, (model.vocab_size, model.hidden_size))), name)
+    parameters, precision, capacity = Parameters(weights, options.precision), options.precision, options.max_seq_len
+    ids = ops.input("input_ids", int64, [size("n", min=1, max=capacity)])
+    cache = LatentCache.inputs(
+        ids,
+        model.n_layers,
+        capacity,
+        [[model.kv_rank], [model.rope_dim]],
+        precision.stored,
+        slot_names=["c_kv", "k_pe"],
+        lowering="view",
+    )
+    logits_from = ops.size_input("logits_from", ids, 0, capacity)
+    table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
         inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
-        tables = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
+        cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
         mask = nn.additive_mask(cache.causal_mask("n"))
         many = None
         if options.mla == "auto":
             from_tokens = latent.cheaper_expanded_from(model.kv_rank, model.nope, model.v)
-            many = ops.size_tensor("n", ids) >= min(from_tokens, max_seq_len + 1)
-    step = Step(*tables, mask, options.mla, many, options.portable)
+            many = ops.size_tensor("n", ids) >= min(from_tokens, capacity + 1)
+    compute = precision.compute
+    step = Step(cos.astype(compute), sin.astype(compute), mask, options.mla, many, options.portable)
 
-    x = ops.gather(table, ids)  # (n, hidden)
+    x = ops.gather(table, ids).astype(compute)  # (n, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
-            x, cache = _attention(model, weights, layer, x, cache, step)
-            x = _feed_forward(model, weights, layer, x, step)
+            x, cache = _attention(model, parameters, layer, x, cache, step)
+            x = _feed_forward(model, parameters, layer, x, step)
 
     with scope("head"):
         x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])
-        x = nn.rms_norm(x, vector(weights, x, "model.norm.weight", model.hidden_size), model.eps)
-        logits, note = head(x, table, weights, model.tied)
+        x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", model.hidden_size), model.eps)
+        logits, note = head(parameters, x, table, model.tied)
     expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
     kept = model.kv_rank + model.rope_dim
     size_note = f"the cache keeps {kept:,} numbers per token and layer; expanded it would be {expanded:,}"
@@ -136,7 +142,7 @@ class Step:
     """What all layers of a step share.
 
     Attributes:
-        cos: ``float32 (n, 1, rope)``.
+        cos: ``T (n, 1, rope)``.
         sin: The same; negative in its first half.
         mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
         mla: How latent attention computes.
@@ -153,13 +159,13 @@ class Step:
 
 
 def _attention(
-    model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor, cache: LatentCache, step: Step
+    model: LatentDecoder, parameters: Parameters, layer: int, x: Tensor, cache: LatentCache, step: Step
 ) -> tuple[Tensor, LatentCache]:
     """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
     attn = f"{prefix}.self_attn"
     heads, nope, turning = model.n_heads, model.nope, model.rope_dim
-    h = nn.rms_norm(x, vector(weights, x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
+    h = nn.rms_norm(x, parameters.vector(x, f"{prefix}.input_layernorm.weight", model.hidden_size), model.eps)
 
     halves = _half_layout(turning) if model.interleaved else np.arange(turning)
     q_order = _head_rows(heads, nope, halves)
@@ -167,44 +173,47 @@ def _attention(
     kv = Part(f"{attn}.kv_a_proj_with_mqa", model.kv_rank + turning, model.bias, kv_order)
     q_size = heads * (nope + turning)
     if model.q_rank is None:
-        both = projection(weights, h, [Part(f"{attn}.q_proj", q_size, False, q_order), kv])
+        both = projection(parameters, h, [Part(f"{attn}.q_proj", q_size, False, q_order), kv])
         q, c_kv, k_pe = ops.split(both, [q_size, model.kv_rank, turning], axis=-1)
     else:
-        both = projection(weights, h, [Part(f"{attn}.q_a_proj", model.q_rank, model.bias), kv])
+        both = projection(parameters, h, [Part(f"{attn}.q_a_proj", model.q_rank, model.bias), kv])
         q_a, c_kv, k_pe = ops.split(both, [model.q_rank, model.kv_rank, turning], axis=-1)
-        q_a = nn.rms_norm(q_a, vector(weights, x, f"{attn}.q_a_layernorm.weight", model.q_rank), INNER_EPS)
-        q = projection(weights, q_a, [Part(f"{attn}.q_b_proj", q_size, False, q_order)])
+        q_a = nn.rms_norm(q_a, parameters.vector(x, f"{attn}.q_a_layernorm.weight", model.q_rank), INNER_EPS)
+        q = projection(parameters, q_a, [Part(f"{attn}.q_b_proj", q_size, False, q_order)])
 
-    c_kv = nn.rms_norm(c_kv, vector(weights, x, f"{attn}.kv_a_layernorm.weight", model.kv_rank), INNER_EPS)
+    c_kv = nn.rms_norm(c_kv, parameters.vector(x, f"{attn}.kv_a_layernorm.weight", model.kv_rank), INNER_EPS)
     q_nope, q_pe = ops.split(ops.reshape(q, [-1, heads, nope + turning]), [nope, turning], axis=-1)
     rotated = nn.rotary(ops.concat([q_pe, ops.unsqueeze(k_pe, 1)], axis=1), step.cos, step.sin)  # (n, heads + 1, rope)
     q_pe, k_pe = ops.split(rotated, [heads, 1], axis=1)
-    cache = cache.append(layer, [c_kv, ops.squeeze(k_pe, 1)])
+    kept = cache.layout.dtype
+    cache = cache.append(layer, [c_kv.astype(kept), ops.squeeze(k_pe, 1).astype(kept)])
 
-    w_uk, w_uv = _up_projections(model, weights, x, f"{attn}.kv_b_proj.weight")
+    w_uk, w_uv = _up_projections(model, parameters, x, f"{attn}.kv_b_proj.weight")
     query = latent.LatentQuery(
         ops.transpose(q_nope, [1, 0, 2]), ops.transpose(q_pe, [1, 0, 2]), w_uk, w_uv, step.mask, model.scale
     )
-    rows_c, rows_k = cache.slot(layer, 0, include_pending=True), cache.slot(layer, 1, include_pending=True)
+    rows_c = cache.slot(layer, 0, include_pending=True).astype(x.dtype)
+    rows_k = cache.slot(layer, 1, include_pending=True).astype(x.dtype)
     if step.many is not None:
         mixed = latent.chosen(query, rows_c, rows_k, step.many)  # (n, heads * v)
     else:
         mixed = (latent.absorbed if step.mla == "absorbed" else latent.expanded)(query, rows_c, rows_k)
-    return projection(weights, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.bias)], x), cache
+    return projection(parameters, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.bias)], x), cache
 
 
-def _up_projections(model: LatentDecoder, weights: WeightsUse, anchor: Tensor, name: str) -> tuple[Tensor, Tensor]:
+def _up_projections(model: LatentDecoder, parameters: Parameters, anchor: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Return what makes keys and values of latents: ``(heads, nope, rank)`` and ``(heads, rank, v)``."""
     heads, nope, v, rank = model.n_heads, model.nope, model.v, model.kv_rank
-    both = as_float32(weights.take(name, (heads * (nope + v), rank)))
+    both = parameters.array(name, (heads * (nope + v), rank))
 
-    def by_head(numbers: Numbers) -> Numbers:
-        return numbers.reshape(heads, nope + v, rank)
+    def by_head() -> Numbers:
+        numbers: Numbers = both.read().reshape(heads, nope + v, rank)
+        return numbers
 
     stem = name.removesuffix(".weight")
-    w_uk = both.map(f"{stem}.k.weight", float32, (heads, nope, rank), lambda a: by_head(a)[:, :nope])
-    w_uv = both.map(f"{stem}.v.weight", float32, (heads, rank, v), lambda a: by_head(a)[:, nope:].transpose(0, 2, 1))
-    return anchor.const(w_uk, w_uk.name), anchor.const(w_uv, w_uv.name)
+    w_uk = parameters.made(anchor, f"{stem}.k.weight", (heads, nope, rank), lambda: by_head()[:, :nope])
+    w_uv = parameters.made(anchor, f"{stem}.v.weight", (heads, rank, v), lambda: by_head()[:, nope:].transpose(0, 2, 1))
+    return w_uk, w_uv
 
 
 def _half_layout(dim: int) -> Order:
@@ -218,13 +227,13 @@ def _head_rows(heads: int, nope: int, halves: Order) -> Order:
     return np.concatenate([head * len(one) + one for head in range(heads)])
 
 
-def _feed_forward(model: LatentDecoder, weights: WeightsUse, layer: int, x: Tensor, step: Step) -> Tensor:
+def _feed_forward(model: LatentDecoder, parameters: Parameters, layer: int, x: Tensor, step: Step) -> Tensor:
     """Return ``x``, ``(n, hidden)``, with one layer's feed-forward or mixture added."""
     prefix = f"model.layers.{layer}"
     name = f"{prefix}.post_attention_layernorm.weight"
-    h = nn.rms_norm(x, vector(weights, x, name, model.hidden_size), model.eps)
+    h = nn.rms_norm(x, parameters.vector(x, name, model.hidden_size), model.eps)
     if model.routing is None or layer < model.first_dense:
-        return feed_forward(weights, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)
+        return feed_forward(parameters, f"{prefix}.mlp", h, model.intermediate_size, model.mlp_bias, x)
     return shared_and_routed(
-        model.routing, weights, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x, step.portable
+        model.routing, parameters, f"{prefix}.mlp", h, model.expert_size, model.n_shared, x, step.portable
     )

@@ -11,27 +11,8 @@ import numpy as np
 from lazygraph import nn, ops
 from lazygraph.arrays import LazyArray
 from lazygraph.dtypes import float32
-from lazygraph.errors import DTypeError
-from lazygraph.models.checkpoint import WeightsUse
+from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.tensor import Tensor
-
-
-def as_float32(array: LazyArray) -> LazyArray:
-    """Return the weight in float32, converted as it streams.
-
-    Raises:
-        DTypeError: It holds no floating-point numbers.
-    """
-    if array.dtype is float32:
-        return array
-    if not array.dtype.is_float:
-        raise DTypeError(f"weight {array.name!r} is {array.dtype}", op="weights", expected="floating-point numbers")
-    return array.map(array.name, float32, array.shape, lambda numbers: numbers.astype(np.float32))
-
-
-def vector(weights: WeightsUse, anchor: Tensor, name: str, size: int) -> Tensor:
-    """Return a norm's weight or a bias, ``float32 (size,)``, under its checkpoint name."""
-    return anchor.const(as_float32(weights.take(name, (size,))), name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,45 +32,44 @@ class Part:
     order: np.ndarray[Any, np.dtype[np.int64]] | None = None
 
 
-def projection(weights: WeightsUse, x: Tensor, parts: Sequence[Part], residual: Tensor | None = None) -> Tensor:
+def projection(parameters: Parameters, x: Tensor, parts: Sequence[Part], residual: Tensor | None = None) -> Tensor:
     """Return ``x`` through one or several linear modules side by side, as one product.
 
     Args:
-        weights: The checkpoint.
-        x: ``float32 (n, inputs)``.
+        parameters: The checkpoint.
+        x: ``T (n, inputs)``.
         parts: The modules.
-        residual: What the result is added to, ``float32 (n, total)``, or None.
+        residual: What the result is added to, ``T (n, total)``, or None.
 
     Returns:
-        ``float32 (n, total)``, total the sum of the modules' outputs.
+        ``T (n, total)``, total the sum of the modules' outputs.
 
     Raises:
         WeightsError: A tensor has another shape.
     """
     inputs = int(x.shape[-1])
     total = sum(part.outputs for part in parts)
-    sources = [as_float32(weights.take(f"{part.name}.weight", (part.outputs, inputs))) for part in parts]
-    joined = LazyArray(
-        float32,
+    sources = [parameters.array(f"{part.name}.weight", (part.outputs, inputs)) for part in parts]
+    weight = parameters.made(
+        x,
+        _joined(parts, "weight"),
         (inputs, total),
         lambda: np.concatenate([_ordered(part, source) for part, source in zip(parts, sources, strict=True)]).T,
-        name=_joined(parts, "weight"),
     )
-    weight = x.const(joined, joined.name)
     if not any(part.bias for part in parts):
         return nn.linear(x, weight, None, residual)
 
-    biases = [as_float32(weights.take(f"{part.name}.bias", (part.outputs,))) if part.bias else None for part in parts]
-    added = LazyArray(
-        float32,
+    biases = [parameters.array(f"{part.name}.bias", (part.outputs,)) if part.bias else None for part in parts]
+    bias = parameters.made(
+        x,
+        _joined(parts, "bias"),
         (total,),
         lambda: np.concatenate([_ordered(part, source) for part, source in zip(parts, biases, strict=True)]),
-        name=_joined(parts, "bias"),
     )
-    return nn.linear(x, weight, x.const(added, added.name), residual)
+    return nn.linear(x, weight, bias, residual)
 
 
-def _ordered(part: Part, source: LazyArray | None) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _ordered(part: Part, source: LazyArray | None) -> Numbers:
     if source is None:
         return np.zeros(part.outputs, np.float32)
     return source.read() if part.order is None else source.read()[part.order]
@@ -101,33 +81,32 @@ def _joined(parts: Sequence[Part], kind: str) -> str:
     return ".".join(["+".join([first, *(name.rsplit(".", 1)[-1] for name in others)]), kind])
 
 
-def feed_forward(weights: WeightsUse, prefix: str, h: Tensor, inner: int, bias: bool, residual: Tensor) -> Tensor:
+def feed_forward(parameters: Parameters, prefix: str, h: Tensor, inner: int, bias: bool, residual: Tensor) -> Tensor:
     """Return ``residual`` with a gated feed-forward of ``h`` added."""
-    both = projection(weights, h, [Part(f"{prefix}.gate_proj", inner, bias), Part(f"{prefix}.up_proj", inner, bias)])
+    both = projection(parameters, h, [Part(f"{prefix}.gate_proj", inner, bias), Part(f"{prefix}.up_proj", inner, bias)])
     gate, up = ops.split(both, [inner, inner], axis=-1)
     down = Part(f"{prefix}.down_proj", int(residual.shape[-1]), bias)
-    return projection(weights, nn.swiglu(gate, up), [down], residual)
+    return projection(parameters, nn.swiglu(gate, up), [down], residual)
 
 
-def head(x: Tensor, table: Tensor, weights: WeightsUse, tied: bool) -> tuple[Tensor, str]:
+def head(parameters: Parameters, x: Tensor, table: Tensor, tied: bool) -> tuple[Tensor, str]:
     """Return the logits, ``float32 (n, vocab)``, and a note on which matrix made them.
 
     The checkpoint decides: a head of its own is used where there is one (one matrix is stored when both are equal);
     without one, the embedding serves where the config ties them.
 
     Args:
-        x: ``float32 (n, hidden)``, normed.
-        table: The embedding, ``float32 (vocab, hidden)``.
-        weights: The checkpoint.
+        parameters: The checkpoint.
+        x: ``T (n, hidden)``, normed.
+        table: The embedding as it is kept, ``(vocab, hidden)``.
         tied: Whether the config ties head and embedding.
     """
     name = "lm_head.weight"
-    if name in weights or not tied:
-        own = as_float32(weights.take(name, (int(table.shape[0]), int(table.shape[1]))))
-        matrix = x.const(own, name)
+    if name in parameters or not tied:
+        matrix = parameters.kept(x, parameters.array(name, (int(table.shape[0]), int(table.shape[1]))))
         note = "the output head is a matrix of its own" + (
             ", though the config ties it to the embedding" if tied else ""
         )
     else:
         matrix, note = table, "the output head is the embedding, stored once"
-    return ops.gemm(x, matrix, trans_b=True), note
+    return ops.gemm(x, matrix.astype(x.dtype), trans_b=True).astype(float32), note

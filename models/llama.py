@@ -15,4 +15,4 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     """
     bias = config.flag("attention_bias", False)
     model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias", False))
-    return dense.decoder_graph(model, weights, options.max_seq_len)
+    return dense.decoder_graph(model, weights, options)

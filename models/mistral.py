@@ -20,4 +20,4 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     if config.values.get("sliding_window", 4096) is not None:
         dense.refuse_window(config, config.integer("sliding_window", 4096), options.max_seq_len)
     model = dense.read_dense(config, qkv_bias=False, output_bias=False)
-    return dense.decoder_graph(model, weights, options.max_seq_len)
+    return dense.decoder_graph(model, weights, options)

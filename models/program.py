@@ -6,7 +6,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lazygraph.cache import LatentCache
+from lazygraph.dtypes import DType, float32
 from lazygraph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Element types of an export.
+
+    Attributes:
+        compute: What is computed in. Sums of squares, softmax and routing are computed in float32 in any case.
+        stored: What weights and cache slots are kept in; they are cast to ``compute`` where they are used.
+    """
+
+    compute: DType = float32
+    stored: DType = float32
 
 
 @dataclass(frozen=True)
@@ -18,11 +32,13 @@ class BuildOptions:
         mla: How latent attention computes: ``absorbed`` (cheapest for few new tokens), ``expanded`` (for many), or
             ``auto`` (both, chosen by the number of new tokens on each run).
         portable: Use ai.onnx operators only, none of onnxruntime's own.
+        precision: Element types.
     """
 
     max_seq_len: int
     mla: Literal["absorbed", "expanded", "auto"] = "auto"
     portable: bool = False
+    precision: Precision = Precision()
 
 
 @dataclass(frozen=True)

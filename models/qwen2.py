@@ -17,4 +17,4 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     Source: transformers ``models/qwen2/modeling_qwen2.py``.
     """
     dense.refuse_qwen_window(config, options.max_seq_len)
-    return dense.decoder_graph(dense.read_dense(config, qkv_bias=True, output_bias=False), weights, options.max_seq_len)
+    return dense.decoder_graph(dense.read_dense(config, qkv_bias=True, output_bias=False), weights, options)

@@ -19,4 +19,4 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     dense.refuse_qwen_window(config, options.max_seq_len)
     bias = config.flag("attention_bias", False)
     model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
-    return dense.decoder_graph(model, weights, options.max_seq_len)
+    return dense.decoder_graph(model, weights, options)

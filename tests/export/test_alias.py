@@ -181,6 +181,10 @@ def test_an_identity_is_proven_when_it_reads_alone() -> None:
     assert "past" in hand_faults(hand_made([copy, helper.make_node("Neg", ["past"], ["minus"])], ("minus",)))
 
 
+def test_the_old_buffer_handed_out_under_its_own_name_is_a_fault() -> None:
+    assert hand_faults(hand_made([WRITE], ("past",))) == {"past": "past is an output of the graph as well"}
+
+
 def test_a_write_of_the_buffer_into_itself_is_a_fault() -> None:
     model = hand_made([helper.make_node("ScatterND", ["past", "index", "past"], ["present"], name="write")])
     assert hand_faults(model) == {"past": "write reads past as an update of itself"}
