@@ -54,11 +54,15 @@ def absorbed(query: LatentQuery, c_kv: Tensor, k_pe: Tensor) -> Tensor:
     heads, n, rank = query.q_nope.shape[0], query.q_nope.shape[1], c_kv.shape[1]
     count = c_kv.shape[0]
 
-    # One matrix of all heads' queries against one matrix of rows: the rows are read once, where they lie.
-    q_latent = ops.reshape(ops.matmul(query.q_nope, query.w_uk), [heads * n, rank])
-    q_pe = ops.reshape(query.q_pe, [heads * n, k_pe.shape[1]])
-    near = ops.gemm(q_latent, c_kv, alpha=query.scale, trans_b=True)
-    scores = ops.gemm(q_pe, k_pe, near, alpha=query.scale, trans_b=True)  # (heads * n, rows)
+    # One matrix of all heads' queries against one matrix of rows: the rows are read once, where they lie. In half
+    # precision a score could overflow before it is scaled: there the queries are scaled instead.
+    q_nope, q_pe, scale = query.q_nope, query.q_pe, query.scale
+    if q_nope.dtype is not float32:
+        q_nope, q_pe, scale = q_nope * scale, q_pe * scale, 1.0
+    q_latent = ops.reshape(ops.matmul(q_nope, query.w_uk), [heads * n, rank])
+    near = ops.gemm(q_latent, c_kv, alpha=scale, trans_b=True)
+    turned = ops.reshape(q_pe, [heads * n, k_pe.shape[1]])
+    scores = ops.gemm(turned, k_pe, near, alpha=scale, trans_b=True)  # (heads * n, rows)
     weights = _softmax(ops.reshape(scores, [heads, n, count]), query.mask)
     mixed = ops.matmul(ops.reshape(weights, [heads * n, count]), c_kv)  # (heads * n, rank)
     return _joined(ops.matmul(ops.reshape(mixed, [heads, n, rank]), query.w_uv))

@@ -67,7 +67,7 @@ class BlockScaled:
 
         Raises:
             WeightsError: Its scales do not have one number per block.
-            UnsupportedError: It is fp8 and has no scales.
+            UnsupportedError: It is fp8 and has no scales, or has scales and is not fp8.
         """
         stored = self._weights.array(name)
         scale_name = name + SCALE
@@ -78,6 +78,11 @@ class BlockScaled:
                 )
             return stored
 
+        if stored.dtype.bits != 8 or not stored.dtype.is_float:
+            # Multiplied out already, perhaps: multiplying again would be silently wrong.
+            raise UnsupportedError(
+                f"tensor {name!r} is {stored.dtype} and has scales", op="weights", expected=f"fp8, or no {scale_name}"
+            )
         scales = self._weights.array(scale_name)
         rows, columns = self._block
         wanted = (-(-stored.shape[0] // rows), -(-stored.shape[1] // columns)) if len(stored.shape) == 2 else None

@@ -69,9 +69,11 @@ def scan(
         The final state, and what was kept, stacked along a new axis 0.
 
     Raises:
-        OperandError: Nothing to go over, or not as many next states as states.
-        ShapeError: First sizes of ``xs`` differ, or a state changes its shape.
+        OperandError: Nothing to go over, ``body`` does not return two lists of tensors, not as many next states as
+            states, or neither states nor anything kept.
+        ShapeError: First sizes of ``xs`` differ, one of them has no axes, or a state changes its shape.
         DTypeError: A state changes its element type.
+        GraphMismatchError: Tensors of several graphs meet.
 
     Spec: ai.onnx::Scan.
     """
@@ -81,12 +83,16 @@ def scan(
     for x in xs:
         if not x.shape or meet(x.shape[0], xs[0].shape[0]) is None:
             given = {f"xs[{i}]": x for i, x in enumerate(xs)}
-            raise ShapeError("the first sizes differ", op="scan", operands=rows(given), expected="one number of steps")
+            what = "the first sizes differ" if x.shape else "there is no axis to go along"
+            raise ShapeError(what, op="scan", operands=rows(given), expected="one number of steps")
 
     slices = [(x.dtype, x.shape[1:]) for x in xs]
     entries: list[tuple[DType, Shape | None]] = [*((state.dtype, state.known_shape) for state in init), *slices]
     inputs = tuple(_body_input(graph.next_serial(), xs[0], dtype, shape) for dtype, shape in entries)
-    following, kept = body(*inputs)
+    following, kept = _state_and_kept(body(*inputs))
+    if not following and not kept:
+        raise OperandError("body gives nothing", op="scan", expected="states, or something to keep of every step")
+    same_graph("scan", [*init, *xs, *following, *kept])
     if len(following) != len(init):
         raise OperandError(
             f"{len(following)} next states for {len(init)}", op="scan", expected="one next state per state"
@@ -103,10 +109,20 @@ def scan(
 
 
 def _several(label: str, given: Results) -> tuple[Tensor, ...]:
-    tensors = (given,) if isinstance(given, Tensor) else tuple(given)
+    tensors = (given,) if isinstance(given, Tensor) else tuple(given) if isinstance(given, (tuple, list)) else ()
     if not tensors or not all(isinstance(tensor, Tensor) for tensor in tensors):
         raise OperandError(f"{label} returns {given!r}", op="cond", expected="a tensor, or several")
     return tensors
+
+
+def _state_and_kept(given: object) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    parts = tuple(given) if isinstance(given, (tuple, list)) else ()
+    lists = [tuple(part) for part in parts if isinstance(part, (tuple, list))]
+    if len(parts) != 2 or len(lists) != 2 or not all(isinstance(tensor, Tensor) for part in lists for tensor in part):
+        raise OperandError(
+            f"body returns {given!r}", op="scan", expected="two lists of tensors: the next state, and what to keep"
+        )
+    return lists[0], lists[1]
 
 
 def _either(serial: int, a: Tensor, b: Tensor) -> tuple[DType, Shape | None]:

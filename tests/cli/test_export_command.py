@@ -261,6 +261,7 @@ def test_the_current_folder_is_not_taken_away(
         (["--max-seq-len", "many"], "'many' is not a whole number"),
         (["--max-seq-len", "1.5"], "'1.5' is not a whole number"),
         (["--precision", "fp7"], "invalid choice: 'fp7'"),
+        (["--mla", "sideways"], "invalid choice: 'sideways'"),
         (["--no-such-option"], "unrecognized arguments"),
     ],
 )

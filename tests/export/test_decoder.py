@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 import lazygraph as lg
 from lazygraph.export import decoder as decoder_module
+from lazygraph.export.session import run_bound
 
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -346,7 +347,7 @@ def test_a_prompt_longer_than_one_run_takes_is_one_append(
     close(decoder.append(tokens[64:]), wanted[64:])
 
     calls = []
-    run = decoder_module.run_bound
+    run = run_bound
 
     def failing(*args: Any) -> None:
         calls.append(1)

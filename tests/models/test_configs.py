@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,19 @@ def test_llama3_scaling_keeps_stretches_and_blends(factor: float, original: int,
         ratios = got / plain
         assert ratios.max() <= 1 + 1e-5
         assert ratios.min() >= 1 / factor - 1e-5
+
+
+@pytest.mark.parametrize("factor", [4.0, 40.0])
+@pytest.mark.parametrize("original", [32, 4096])
+@pytest.mark.parametrize("betas", [{}, {"beta_fast": 16, "beta_slow": 2}])
+@pytest.mark.parametrize("width", [16, 64, 128])
+def test_yarn_keeps_stretches_and_blends(width: int, betas: dict[str, int], original: int, factor: float) -> None:
+    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original, **betas}
+    values = {"rope_theta": 10000.0, "rope_scaling": scaling}
+    np.testing.assert_allclose(_frequencies(width, **values), inverse_frequencies(values, width), rtol=1e-5)
+    # Source: YaRN, Peng et al. 2023, section 3.4: the rotation's magnitude.
+    magnitude = read_rope(Config({"model_type": "llama", **values}), width).magnitude
+    assert magnitude == pytest.approx(0.1 * math.log(factor) + 1)
 
 
 def test_theta_defaults_to_ten_thousand() -> None:

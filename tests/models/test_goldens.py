@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gguf
 import ml_dtypes
@@ -27,6 +27,7 @@ from tests.support.checkpoints import (
 )
 
 MODELS = ("llama", "llama_tied", "qwen3")
+LATENT = ("deepseek_v2_lite_hub", "deepseek_v3_fp8")
 SINGLES = [1] * 32
 CHUNKINGS = {
     "prompt, then one by one": [9] + [1] * 23,
@@ -39,9 +40,9 @@ CHUNKINGS = {
 @pytest.fixture(scope="session")
 def exports(tmp_path_factory: pytest.TempPathFactory, goldens: Path) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("goldens")
-    for model in MODELS:
+    for model in (*MODELS, *LATENT):
         lg.convert(goldens / model, folder / model)
-    return {model: folder / model for model in MODELS}
+    return {model: folder / model for model in (*MODELS, *LATENT)}
 
 
 def _decode(folder: Path, tokens: Array, chunks: list[int]) -> Array:
@@ -57,7 +58,7 @@ def _decode(folder: Path, tokens: Array, chunks: list[int]) -> Array:
 
 
 @pytest.mark.parametrize("chunks", CHUNKINGS.values(), ids=CHUNKINGS.keys())
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", (*MODELS, *LATENT))
 def test_logits_and_tokens_are_the_references(
     exports: dict[str, Path], goldens: Path, model: str, chunks: list[int]
 ) -> None:
@@ -72,7 +73,7 @@ def test_logits_and_tokens_are_the_references(
     assert logits[8:].argmax(-1).tolist() == tokens[9:].tolist()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", (*MODELS, *LATENT))
 def test_generation_goes_on_as_the_reference_does(exports: dict[str, Path], goldens: Path, model: str) -> None:
     golden = load_file(goldens / model / "golden.safetensors")
     decoder = Decoder.open(exports[model], threads=1)
@@ -103,6 +104,31 @@ def test_a_sliding_window_within_the_cache_decodes_as_the_reference(goldens: Pat
     for chunks in ([6], [1] * 6, [4, 2]):
         logits = _decode(tmp_path / "out", golden["tokens"][:6], chunks)
         np.testing.assert_allclose(logits, golden["logits"][:6], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("portable", [False, True], ids=["", "portable"])
+@pytest.mark.parametrize("mla", ["absorbed", "expanded", "auto"])
+@pytest.mark.parametrize("model", LATENT)
+def test_latent_attention_decodes_as_the_reference_whichever_way_it_computes(
+    goldens: Path, tmp_path: Path, model: str, mla: Literal["absorbed", "expanded", "auto"], portable: bool
+) -> None:
+    golden = load_file(goldens / model / "golden.safetensors")
+    lg.convert(goldens / model, tmp_path / "out", mla=mla, portable=portable)
+    for chunks in ([9] + [1] * 23, [32]):
+        logits = _decode(tmp_path / "out", golden["tokens"][:32], chunks)
+        np.testing.assert_allclose(logits, golden["logits"], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_portable_export_decodes_as_the_reference(goldens: Path, tmp_path: Path, model: str) -> None:
+    import onnx
+
+    golden = load_file(goldens / model / "golden.safetensors")
+    lg.convert(goldens / model, tmp_path / "out", portable=True)
+    logits = _decode(tmp_path / "out", golden["tokens"][:32], [9] + [1] * 23)
+    np.testing.assert_allclose(logits, golden["logits"], rtol=0, atol=1e-4)
+    graph = onnx.load(tmp_path / "out" / "model.onnx", load_external_data=False)
+    assert [entry.domain for entry in graph.opset_import] == [""]
 
 
 # --- the same weights in other files ---

@@ -133,6 +133,16 @@ def inverse_frequencies(config: Mapping[str, Any], width: int) -> list[float]:
             low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
             share = min(1.0, max(0.0, (turns - low) / (high - low)))
             frequency = share * frequency + (1 - share) * frequency / scaling["factor"]
+        elif kind == "yarn":
+            # The pair that turns so often within the original context; between two such pairs it is blended.
+            context = scaling["original_max_position_embeddings"]
+            ends = [
+                width * math.log(context / (turns * 2 * math.pi)) / (2 * math.log(theta))
+                for turns in (scaling.get("beta_fast", 32), scaling.get("beta_slow", 1))
+            ]
+            first, last = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), width - 1)
+            share = min(1.0, max(0.0, (pair - first) / max(last - first, 0.001)))
+            frequency = share * frequency / scaling["factor"] + (1 - share) * frequency
         out.append(frequency)
     return out
 
