@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from lazygraph.dtypes import bfloat16, float16, float32
+from lazygraph.dtypes import bfloat16, dtype_of_onnx, float16, float32
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export.alias import shared_memory_faults
 from lazygraph.export.manifest import FILE, MODEL, Manifest, Slot, fingerprint
@@ -26,6 +26,9 @@ from lazygraph.version import VERSION
 Progress = Callable[[str, int, int], None]
 
 _KINDS = {"fp32": float32, "fp16": float16, "bf16": bfloat16}
+
+# Model types that one might take for their served relatives.
+_WHY_NOT = {"deepseek_v32": "its attention is sparse: an indexer picks the rows that each token attends"}
 
 # What the cache has room for when nobody says: the model's own limit, but no more than this.
 DEFAULT_MAX_SEQ_LEN = 8192
@@ -146,6 +149,7 @@ def model_module(model_type: str) -> ModuleType:
         f"model_type {model_type!r} is not served" if model_type else "the config names no model_type",
         op="export",
         expected="one of " + ", ".join(served),
+        hint=_WHY_NOT.get(model_type, ""),
         model_type=model_type,
         served=tuple(served),
     )
@@ -213,7 +217,7 @@ def _write(
         stop_ids=checkpoint.stop_ids,
         nodes=len(model.graph.node),
         parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
-        weight_bytes=sum(file.stat().st_size for file in folder.iterdir() if file.name != MODEL),
+        weight_bytes=sum(dtype_of_onnx(t.data_type).nbytes(prod(t.dims)) for t in model.graph.initializer),
         fingerprint=fingerprint(folder / MODEL),
         version=VERSION,
         copied=shared_memory_faults(model, pairs),

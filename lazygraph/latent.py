@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lazygraph import dims, ops
 from lazygraph.dtypes import float32
-from lazygraph.errors import ShapeError
+from lazygraph.errors import OperandError, ShapeError
 from lazygraph.ops.checks import meet, rows
 from lazygraph.tensor import Tensor
 
@@ -30,6 +31,39 @@ class LatentQuery:
     w_uv: Tensor
     mask: Tensor
     scale: float
+
+
+def latent_attention(
+    query: LatentQuery, c_kv: Tensor, k_pe: Tensor, form: Literal["absorbed", "expanded", "auto"] = "auto"
+) -> Tensor:
+    """Return attention over latents, in the form that is asked for.
+
+    Args:
+        query: What the new tokens bring.
+        c_kv: ``T (rows, rank)``: normed latents.
+        k_pe: ``T (rows, rope)``: rotated keys, shared by all heads.
+        form: ``absorbed`` (cheapest for few new tokens), ``expanded`` (for many), or ``auto``: the cheaper one, chosen
+            now where the number of new tokens is known, on each run where it is not.
+
+    Returns:
+        ``T (n, heads * v)``.
+
+    Raises:
+        OperandError: No such form.
+        ShapeError: Sizes do not fit.
+
+    Source: DeepSeek-V2, 2024, section 2.1.2.
+    """
+    if form not in ("absorbed", "expanded", "auto"):
+        raise OperandError(f"form is {form!r}", op="latent_attention", expected="absorbed, expanded or auto")
+    n = query.q_nope.shape[1]
+    if form == "auto":
+        _, nope, rank = query.w_uk.shape
+        from_tokens = cheaper_expanded_from(int(rank), int(nope), int(query.w_uv.shape[2]))
+        if not isinstance(n, int):
+            return chosen(query, c_kv, k_pe, ops.size_tensor(n, c_kv) >= from_tokens)
+        form = "expanded" if n >= from_tokens else "absorbed"
+    return (absorbed if form == "absorbed" else expanded)(query, c_kv, k_pe)
 
 
 def absorbed(query: LatentQuery, c_kv: Tensor, k_pe: Tensor) -> Tensor:
@@ -120,7 +154,8 @@ def chosen(query: LatentQuery, c_kv: Tensor, k_pe: Tensor, many: Tensor) -> Tens
 def cheaper_expanded_from(rank: int, nope: int, v: int) -> int:
     """Return the number of new tokens from which the expanded form takes less arithmetic.
 
-    It is ``rank (nope + v) / (2 rank - nope - v)``; where the latent is no larger than what it expands to, 1.
+    It is ``rank (nope + v) / (2 rank - nope - v)``; more than ever come where that form never takes less: where a
+    latent is no larger than half of what one head makes of it.
     """
     saved = 2 * rank - nope - v
     return max(1, -(-rank * (nope + v) // saved)) if saved > 0 else 2**31 - 1

@@ -8,8 +8,21 @@ from __future__ import annotations
 from lazygraph import ops
 from lazygraph.dtypes import float32
 from lazygraph.errors import ShapeError
+from lazygraph.latent import LatentQuery, latent_attention
 from lazygraph.ops.checks import meet, rows
 from lazygraph.tensor import Tensor
+
+__all__ = [
+    "LatentQuery",
+    "additive_mask",
+    "attention",
+    "latent_attention",
+    "linear",
+    "rms_norm",
+    "rotary",
+    "rotary_tables",
+    "swiglu",
+]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None) -> Tensor:

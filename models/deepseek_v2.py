@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lazygraph.models import latent, latent_config
+from lazygraph.models import latent_config
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
 from lazygraph.models.experts import Routing
@@ -35,4 +35,4 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     )
     defaults = latent_config.Defaults(first_dense=0, n_shared=2, expert_size=1407)
     model = latent_config.read(config, defaults, routing, interleaved=True)
-    return latent.decoder_graph(model, latent_config.without_extra_layers(config, weights, model.n_layers), options)
+    return latent_config.decoder_graph(config, model, weights, options)

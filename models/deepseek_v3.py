@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lazygraph.models import latent, latent_config
+from lazygraph.models import latent_config
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
 from lazygraph.models.experts import Routing
@@ -34,4 +34,4 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     defaults = latent_config.Defaults(first_dense=3, n_shared=1, expert_size=2048)
     interleaved = config.flag("rope_interleave", True)
     model = latent_config.read(config, defaults, routing, interleaved=interleaved)
-    return latent.decoder_graph(model, latent_config.without_extra_layers(config, weights, model.n_layers), options)
+    return latent_config.decoder_graph(config, model, weights, options)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lazygraph.errors import WeightsError
+from lazygraph.models import latent
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
 from lazygraph.models.experts import Routing
 from lazygraph.models.latent import LatentDecoder
+from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import read_rope
 
 
@@ -34,6 +36,9 @@ def read(config: Config, defaults: Defaults, routing: Routing, *, interleaved: b
         WeightsError: A key is missing or of the wrong kind, or numbers contradict each other.
         UnsupportedError: A key asks for something that is not served.
     """
+    if config.get("index_topk"):
+        what = f"index_topk is {config.get('index_topk')!r}: sparse attention, an indexer picks the rows that a token sees"
+        raise config.unsupported("index_topk", what, "attention over all rows: a config without an indexer")
     config.only("hidden_act", "silu")
     config.only("moe_layer_freq", 1)
     for key in (
@@ -52,7 +57,7 @@ def read(config: Config, defaults: Defaults, routing: Routing, *, interleaved: b
     nope, turning = config.integer("qk_nope_head_dim", 128), config.integer("qk_rope_head_dim", 64)
     config.only("head_dim", turning, nope + turning)
     _consistent(config, routing)
-    rope = read_rope(config, turning)
+    rope = read_rope(config, turning, "qk_rope_head_dim")
     scale = (nope + turning) ** -0.5 * rope.mscale_all_dim**2
     q_rank = (
         None
@@ -87,8 +92,10 @@ def read(config: Config, defaults: Defaults, routing: Routing, *, interleaved: b
 
 def _consistent(config: Config, routing: Routing) -> None:
     whole = routing.n_experts % routing.n_groups == 0
-    reachable = routing.n_experts // routing.n_groups * routing.n_chosen_groups if whole else 0
-    if not whole or routing.n_chosen_groups > routing.n_groups or routing.n_chosen > reachable:
+    members = routing.n_experts // routing.n_groups if whole else 0
+    reachable = members * routing.n_chosen_groups
+    too_small = routing.n_chosen_groups < routing.n_groups and members < routing.group_score
+    if not whole or too_small or routing.n_chosen_groups > routing.n_groups or routing.n_chosen > reachable:
         groups = f"{routing.n_chosen_groups} of {routing.n_groups} groups"
         raise WeightsError(
             f"{routing.n_chosen} of {routing.n_experts} experts from {groups}",
@@ -97,8 +104,17 @@ def _consistent(config: Config, routing: Routing) -> None:
         )
 
 
-def without_extra_layers(config: Config, weights: WeightsUse, n_layers: int) -> WeightsUse:
-    """Return the weights with the multi-token-prediction layers behind the last one known and left alone."""
-    for extra in range(config.integer("num_nextn_predict_layers", 0, least=0)):
-        weights.ignore(f"model.layers.{n_layers + extra}.*")
-    return weights
+def decoder_graph(config: Config, model: LatentDecoder, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
+    """Return the decoder's graph (see :func:`lazygraph.models.latent.decoder_graph`).
+
+    Layers behind the last one, as many as ``num_nextn_predict_layers`` says, predict further tokens at once: they take
+    no part in this decoder. They are left alone, and a note says so where the checkpoint has them.
+    """
+    extra = range(model.n_layers, model.n_layers + config.integer("num_nextn_predict_layers", 0, least=0))
+    weights.ignore(*[f"model.layers.{layer}.*" for layer in extra])
+    graph = latent.decoder_graph(model, weights, options)
+    left = [str(layer) for layer in extra if f"model.layers.{layer}.input_layernorm.weight" in weights]
+    if not left:
+        return graph
+    note = f"multi-token-prediction layers of the checkpoint are left out: {', '.join(left)}"
+    return replace(graph, notes=(*graph.notes, note))

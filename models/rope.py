@@ -54,7 +54,7 @@ class Rope:
     mscale_all_dim: float = 1.0
 
 
-def read_rope(config: Config, head_dim: int) -> Rope:
+def read_rope(config: Config, head_dim: int, key: str = "head_dim") -> Rope:
     """Return the rotation that a config asks for, in either spelling.
 
     New configs hold ``rope_parameters``; older ones ``rope_theta`` beside ``rope_scaling`` with ``type`` or
@@ -62,7 +62,8 @@ def read_rope(config: Config, head_dim: int) -> Rope:
 
     Args:
         config: The config.
-        head_dim: Numbers per head.
+        head_dim: Numbers per head that rotate.
+        key: The config's key that says how many.
 
     Raises:
         UnsupportedError: A rope type, a key or a partial rotation that is not served.
@@ -82,7 +83,7 @@ def read_rope(config: Config, head_dim: int) -> Rope:
         )
     if head_dim % 2:
         raise WeightsError(
-            f"head_dim is {head_dim}", op=f"config of {config.model_type}", expected="an even number: pairs rotate"
+            f"{key} is {head_dim}", op=f"config of {config.model_type}", expected="an even number: pairs rotate"
         )
 
     exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)

@@ -39,9 +39,9 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
         value = _value(tensor)
         if value is not None:
             values[name] = value
-    opset = OperatorSetIdProto(domain="", version=schema.since_version)
+    opsets = [OperatorSetIdProto(domain=schema.domain, version=schema.since_version)]
     try:
-        found = shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=[opset])
+        found = shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=opsets)
     except shape_inference.InferenceError as error:
         labels = {f"operand {i}": describe(tensor) for i, tensor in enumerate(inputs) if tensor is not None}
         raise ShapeError(

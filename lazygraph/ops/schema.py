@@ -1,6 +1,7 @@
 """``lg.op.Name(...)``: every operator of ai.onnx by its spec name, checked against the installed schema.
 
-lazygraph's own rule gives the shapes where it has one; the schema's own inference does elsewhere.
+``lg.op.ml``, ``lg.op.preview`` and ``lg.op.training`` hold the operators of onnx's other domains, ``lg.op.microsoft``
+those of onnxruntime. lazygraph's own rule gives the shapes where it has one; the schema's own inference does elsewhere.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from lazygraph.errors import UnknownOpError, UnsupportedError
 from lazygraph.ops.attributes import attributes_of, default_of, kind_of
+from lazygraph.ops.contrib import contrib_names, contrib_schema
 from lazygraph.ops.core import Results, add_node, graph_of, rule_of
 from lazygraph.ops.inference import inferred
+from lazygraph.ops.microsoft import DOMAIN as MICROSOFT
 from lazygraph.ops.signature import check_types, dtype_name, inputs_of, option_of
 from lazygraph.tensor import Graph, Tensor, same_graph
 
@@ -22,31 +25,52 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 
+# The domains beside ai.onnx, by the name that they have under ``lg.op``.
+DOMAINS = {
+    "ml": "ai.onnx.ml",
+    "preview": "ai.onnx.preview",
+    "training": "ai.onnx.preview.training",
+    "microsoft": MICROSOFT,
+}
+
+
 class Ops:
-    """All operators of ai.onnx as functions, ``op.Name(*operands, **attributes)``.
+    """All operators of a domain as functions, ``op.Name(*operands, **attributes)``.
 
     ``help(lg.op.Add)`` explains one. Operands are given by position, None for one that is left out; scalars, lists and
     arrays become constants. An operator with one output in its schema gives a tensor, any other a tuple of all outputs.
+    The operators of other domains stand one step further in: ``op.ml.TreeEnsemble``, ``op.microsoft.MatMulNBits``.
     """
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __init__(self, domain: str = "") -> None:
+        self._domain = domain
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _function(name)
+        if name in DOMAINS and not self._domain:
+            return _OTHERS[name]
+        return _function(name, self._domain)
 
     def __dir__(self) -> list[str]:
-        return list(op_names())
+        return [*op_names(self._domain), *([] if self._domain else DOMAINS)]
+
+    def __repr__(self) -> str:
+        return f"<the operators of {self._domain or 'ai.onnx'}>"
 
 
 op = Ops()
+_OTHERS = {name: Ops(domain) for name, domain in DOMAINS.items()}
 
 
-@lru_cache(maxsize=1)
-def op_names() -> tuple[str, ...]:
-    """Return the names of all operators that the newest opset has, deprecated ones left out."""
+@lru_cache(maxsize=8)
+def op_names(domain: str = "") -> tuple[str, ...]:
+    """Return the names of all operators that a domain's newest opset has, deprecated ones left out."""
     from onnx import defs
 
-    return tuple(sorted(s.name for s in defs.get_all_schemas() if s.domain == "" and not s.deprecated))
+    if domain == MICROSOFT:
+        return contrib_names()
+    return tuple(sorted(s.name for s in defs.get_all_schemas() if s.domain == domain and not s.deprecated))
 
 
 @lru_cache(maxsize=1)
@@ -58,8 +82,8 @@ def newest_opset() -> int:
 
 
 @lru_cache(maxsize=4096)
-def schema_of(name: str, opset: int | None = None) -> OpSchema:
-    """Return the schema of an operator in an opset, the newest when None.
+def schema_of(name: str, opset: int | None = None, domain: str = "") -> OpSchema:
+    """Return the schema of an operator in an opset of ai.onnx, the newest when None; other domains have the newest.
 
     Raises:
         UnknownOpError: The opset has no such operator.
@@ -67,46 +91,60 @@ def schema_of(name: str, opset: int | None = None) -> OpSchema:
     """
     from onnx import defs
 
-    version = newest_opset() if opset is None else min(opset, newest_opset())
+    version = newest_opset() if opset is None or domain else min(opset, newest_opset())
     try:
-        schema = defs.get_schema(name, version, "")
-    except defs.SchemaError:
-        later = [s.since_version for s in defs.get_all_schemas_with_history() if s.name == name and s.domain == ""]
-        if later:
-            raise UnknownOpError(
-                f"opset {version} has no {name}", op="op", expected=f"opset {min(later)} or later for {name}", name=name
-            ) from None
-        near = difflib.get_close_matches(name, op_names(), 3, 0.5) or _same_letters(name)
-        raise UnknownOpError(
-            f"no operator is called {name!r}",
-            op="op",
-            expected="the name of an ai.onnx operator",
-            hint=f"did you mean {', '.join(near)}?" if near else "",
-            name=name,
-        ) from None
+        schema = contrib_schema(name) if domain == MICROSOFT else defs.get_schema(name, version, domain)
+    except (defs.SchemaError, KeyError):
+        raise _unknown(name, version, domain) from None
     if schema.deprecated:
         raise UnsupportedError(f"{name} is deprecated in opset {version}", op="op", expected="its successor", name=name)
     return schema
 
 
-def _same_letters(name: str) -> list[str]:
+def _unknown(name: str, version: int, domain: str) -> UnknownOpError:
+    """Return the error for a name that the domain does not have: where it is, or what is called like it."""
+    from onnx import defs
+
+    known = [s for s in defs.get_all_schemas_with_history() if s.name == name]
+    later = [s.since_version for s in known if s.domain == domain]
+    if later and domain == "":
+        return UnknownOpError(
+            f"opset {version} has no {name}", op="op", expected=f"opset {min(later)} or later for {name}", name=name
+        )
+    elsewhere = [place for place, other in [("", ""), *DOMAINS.items()] if name in op_names(other)]
+    near = [".".join(filter(None, ["lg.op", place, name])) for place in elsewhere]
+    near = near or difflib.get_close_matches(name, op_names(domain), 3, 0.5) or _same_letters(name, domain)
+    return UnknownOpError(
+        f"no operator is called {name!r}",
+        op="op",
+        expected=f"the name of an operator of {domain or 'ai.onnx'}",
+        hint=f"did you mean {', '.join(near)}?" if near else "",
+        name=name,
+    )
+
+
+def _same_letters(name: str, domain: str) -> list[str]:
     plain = name.replace("_", "").lower()
-    lowered = {known.lower(): known for known in op_names()}
+    lowered = {known.lower(): known for known in op_names(domain)}
     return [lowered[near] for near in difflib.get_close_matches(plain, lowered, 3, 0.5)]
 
 
 @lru_cache(maxsize=1024)
-def _function(name: str) -> Callable[..., Any]:
-    schema = schema_of(name)
+def _function(name: str, domain: str) -> Callable[..., Any]:
+    schema = schema_of(name, None, domain)
 
     def call(*operands: Any, anchor: Tensor | Graph | None = None, **attributes: Any) -> Any:
-        return call_op(name, operands, attributes, anchor)
+        return call_op(name, operands, attributes, anchor, domain)
 
     call.__name__ = name
-    call.__qualname__ = f"op.{name}"
+    call.__qualname__ = f"op.{name}" if not domain else f"op.{_place(domain)}.{name}"
     call.__doc__ = _documentation(schema)
     call.__signature__ = _signature(schema)  # type: ignore[attr-defined]
     return call
+
+
+def _place(domain: str) -> str:
+    return next(place for place, other in DOMAINS.items() if other == domain)
 
 
 def _signature(schema: OpSchema) -> inspect.Signature:
@@ -124,7 +162,7 @@ def _signature(schema: OpSchema) -> inspect.Signature:
 
 
 def _documentation(schema: OpSchema) -> str:
-    lines = [inspect.cleandoc(schema.doc or ""), "", f"Spec: ai.onnx::{schema.name}-{schema.since_version}.", ""]
+    lines = [inspect.cleandoc(schema.doc or ""), "", f"Spec: {schema.domain or 'ai.onnx'}::{schema.name}-{schema.since_version}.", ""]
     for title, formals in (("Operands", schema.inputs), ("Returns", schema.outputs)):
         lines += [f"{title}:"] if formals else []
         for formal in formals:
@@ -144,7 +182,11 @@ def _documentation(schema: OpSchema) -> str:
 
 
 def call_op(
-    name: str, operands: Sequence[Any], attributes: dict[str, Any], anchor: Tensor | Graph | None = None
+    name: str,
+    operands: Sequence[Any],
+    attributes: dict[str, Any],
+    anchor: Tensor | Graph | None = None,
+    domain: str = "",
 ) -> Any:
     """Check and add one operator call; return its output, or the tuple of all of them where the schema has several.
 
@@ -157,34 +199,33 @@ def call_op(
     """
     tensors = [value for value in operands if isinstance(value, Tensor)]
     graph = same_graph(name, tensors) if tensors else graph_of(anchor)
-    schema = schema_of(name, graph.opset)
+    schema = schema_of(name, graph.opset, domain)
     inputs = inputs_of(schema, operands, attributes, graph)
     attrs = attributes_of(schema, attributes)
-    if not _makes_tensors(name, schema.since_version):
+    if not _makes_tensors(schema):
         raise UnsupportedError("it makes sequences or optionals", op=name, expected="operators on tensors")
 
     # A rule knows the newest form; an older one that a fixed opset asks for may have other attributes.
-    own = rule_of(name)
+    own = rule_of(name, domain)
     results: Results
-    if own is not None and (not attrs or all(attribute in schema_of(name).attributes for attribute in attrs)):
+    if own is not None and (not attrs or all(given in schema_of(name, None, domain).attributes for given in attrs)):
         results = own(name, inputs, attrs)
         check_types(schema, inputs)
     else:
         check_types(schema, inputs)
         results = inferred(schema, inputs, attrs, graph)
-    outputs = add_node(graph, name, inputs, attrs, results)
-    return outputs[0] if _is_single(name, schema.since_version) else outputs
+    outputs = add_node(graph, name, inputs, attrs, results, domain)
+    return outputs[0] if _is_single(schema) else outputs
 
 
 @lru_cache(maxsize=1024)
-def _makes_tensors(name: str, version: int) -> bool:
-    return all(any(map(dtype_name, formal.types)) for formal in schema_of(name, version).outputs)
+def _makes_tensors(schema: OpSchema) -> bool:
+    return all(any(map(dtype_name, formal.types)) for formal in schema.outputs)
 
 
 @lru_cache(maxsize=1024)
-def _is_single(name: str, version: int) -> bool:
-    outputs = schema_of(name, version).outputs
-    return len(outputs) == 1 and option_of(outputs[0]) != "Variadic"
+def _is_single(schema: OpSchema) -> bool:
+    return len(schema.outputs) == 1 and option_of(schema.outputs[0]) != "Variadic"
 
 
-__all__ = ["Ops", "call_op", "newest_opset", "op", "op_names", "schema_of"]
+__all__ = ["DOMAINS", "Ops", "call_op", "newest_opset", "op", "op_names", "schema_of"]
