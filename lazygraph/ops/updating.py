@@ -13,7 +13,7 @@ from lazygraph.errors import ShapeError, UnsupportedError
 from lazygraph.ops.checks import meet, rows, same_dtype
 from lazygraph.ops.core import as_tensor
 from lazygraph.ops.create import arange
-from lazygraph.ops.elementwise import add
+from lazygraph.ops.elementwise import add, identity
 from lazygraph.ops.gathering import scatter_nd
 from lazygraph.ops.indexing import Cut, Key, Place, broadcast_indices, ends, layout, places_of
 from lazygraph.ops.joining import concat
@@ -98,7 +98,10 @@ def _scattered(x: Tensor, key: Key, value: Operand, method: str, reduction: str)
     grid = _grid(op, x, places[:touched])
     indices = concat([unsqueeze(index, -1) for index in broadcast_indices(op, grid)], -1)
     wanted: Shape = (*indices.shape[:-1], *x.shape[touched:])
-    return scatter_nd(x, indices, _broadcast_value(op, x, updates, wanted, indices, touched), reduction)
+    written = _broadcast_value(op, x, updates, wanted, indices, touched)
+    if 0 in wanted:  # nothing to write; and onnxruntime 1.32 takes the empty index for one of size 1 when it loads
+        return identity(x)
+    return scatter_nd(x, indices, written, reduction)
 
 
 def _grid(op: str, x: Tensor, places: Sequence[Place]) -> list[Tensor]:
