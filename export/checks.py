@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lazygraph import dims
 from lazygraph.dims import Dim, Size
-from lazygraph.dtypes import DType, dtype_of_onnx
+from lazygraph.dtypes import DType, dtype_of_onnx, int64
 from lazygraph.errors import ExportError, ShapeError
 from lazygraph.export import versions
 from lazygraph.export.lower import type_of
@@ -107,7 +107,35 @@ def _checkable(program: Program, model: ModelProto) -> ModelProto:
     graph.MergeFrom(GraphProto.FromString(b"".join([*inputs, *values])))
     if unseen:
         _cut(copy, {name for node, name in zip(program.nodes, program.node_names, strict=True) if node in unseen})
+    _give_ranks(program, graph, unseen)
+    shaped = [output for output in graph.output if not _without_rank(output)]
+    if len(shaped) < len(graph.output):  # onnx's checker asks for a rank, which only the run can tell
+        del graph.output[:]
+        graph.output.extend(shaped)
     return copy
+
+
+def _give_ranks(program: Program, graph: GraphProto, unseen: set[Node]) -> None:
+    """Make what nodes beyond onnx give, and has no known rank, by a Reshape to an unknown shape: no input may be so."""
+    sources = [
+        (name, tensor) for node, name, tensor in _values(program) if node in unseen and tensor.known_shape is None
+    ]
+    if not sources:
+        return
+    without = {name for name, _ in sources}
+    inputs = [value for value in graph.input if value.name not in without]
+    nodes = list(graph.node)
+    del graph.input[:], graph.node[:]
+    graph.input.extend(inputs)
+    for name, tensor in sources:
+        graph.input.add(name=f"{name}.elements", type=type_of(tensor.dtype, (dims.unknown("n"),)))
+        graph.input.add(name=f"{name}.shape", type=type_of(int64, (dims.unknown("r"),)))
+        graph.node.add(op_type="Reshape", input=[f"{name}.elements", f"{name}.shape"], output=[name])
+    graph.node.extend(nodes)
+
+
+def _without_rank(output: ValueInfoProto) -> bool:
+    return output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape")
 
 
 class _TypeBytes:

@@ -75,7 +75,7 @@ def main() -> None:
         'Generated: ``python -m lazygraph.export.contribs``."""\n\n'
         "# ruff: noqa: E501\n"
         "from __future__ import annotations\n\n"
-        "# operands (? optional, *n variadic with at least n, ~ of mixed types), types, attributes with their defaults\n"
+        "# operands (? optional, *n variadic with at least n, ~ of mixed types), types, attributes with defaults\n"
     )
     Path(contrib.__file__).with_name("contrib_table.py").write_text(
         f'{head}TABLE = """\n{table}\n"""\n', encoding="utf-8"

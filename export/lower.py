@@ -69,6 +69,10 @@ def type_of(dtype: DType, shape: Shape | None) -> TypeProto:
     from onnx import TypeProto
 
     made = TypeProto()
+    if dtype.element is not None:
+        holder = made.sequence_type if dtype.kind == "q" else made.optional_type
+        holder.elem_type.CopyFrom(type_of(dtype.element, None))
+        return made
     kind = made.tensor_type
     kind.elem_type = dtype.onnx
     if shape is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lazygraph.errors import OperandError
+from lazygraph.errors import OperandError, UnsupportedError
 from lazygraph.origins import Body, BodyInput
 from lazygraph.tensor import Node, Tensor, describe
 
@@ -32,17 +32,23 @@ class Place:
     depth: int
 
 
-def places(nodes: Sequence[Node], outputs: Iterable[Tensor]) -> dict[Node, Place]:
+# Protobuf reads messages nested a hundred deep, and a body within a body is three.
+DEEPEST = 30
+
+
+def places(nodes: Sequence[Node], outputs: Iterable[Tensor], needed: Iterable[object]) -> dict[Node, Place]:
     """Return the body of every node that belongs to one; a node that is not named belongs to the graph itself.
 
     Args:
         nodes: All nodes that the outputs need, in program order.
         outputs: The graph's outputs.
+        needed: Where everything comes from that the outputs need.
 
     Raises:
         OperandError: What a loop's body is given is used outside it.
+        UnsupportedError: Bodies are nested deeper than a file can be read.
     """
-    if not any(node.bodies for node in nodes):
+    if not any(node.bodies for node in nodes) and not any(type(origin) is BodyInput for origin in needed):
         return {}
 
     given = _given(nodes)
@@ -59,6 +65,13 @@ def places(nodes: Sequence[Node], outputs: Iterable[Tensor]) -> dict[Node, Place
                 uses.setdefault(operand.origin, []).append(place)
         for body in node.bodies:
             inner = Place(node, body, place, 1 if place is None else place.depth + 1)
+            if inner.depth > DEEPEST:
+                raise UnsupportedError(
+                    f"parts of the program are nested {inner.depth} deep",
+                    op="export",
+                    expected=f"at most {DEEPEST}: a file with more could not be read",
+                    at=node.at,
+                )
             for tensor in body.outputs:
                 if isinstance(tensor.origin, Node):
                     uses.setdefault(tensor.origin, []).append(inner)

@@ -101,7 +101,7 @@ def collect(outputs: Outputs, all_inputs: bool = True) -> Program:
     nodes, constants, needed, read = _reached(named.values())
     inputs = {name: tensor for name, tensor in graph.inputs.items() if all_inputs or tensor.origin in needed}
     program = Program(graph, inputs, nodes, [], named, declared)
-    program.places = places(nodes, named.values())
+    program.places = places(nodes, named.values(), needed)
     _Namer(program, constants, read).run()
     return program
 

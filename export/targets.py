@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from lazygraph import dims
 from lazygraph.dtypes import DType
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export import kernels, versions
 from lazygraph.export.kernels import LETTERS, Kernel
+from lazygraph.ops.contrib import contrib_names, contrib_schema
+from lazygraph.ops.microsoft import DOMAIN as MICROSOFT
 from lazygraph.tensor import Node, Tensor, describe
 
 if TYPE_CHECKING:
@@ -37,6 +40,35 @@ _CUDA = frozenset(
         "bool",
     ]
 )
+
+
+def _short_mask(node: Node) -> bool:
+    """Return whether the mask of an Attention is known to have fewer columns than there are keys."""
+    mask, past = ([*node.inputs, *[None] * 5][place] for place in (3, 4))
+    key = node.inputs[1]
+    if mask is None or key is None or mask.known_shape is None or key.known_shape is None or not mask.shape:
+        return False
+    before = 0 if past is None or past.known_shape is None else past.shape[-2]
+    return dims.at_most(dims.add(mask.shape[-1], 1), dims.add(key.shape[-2], before)) is True
+
+
+def _zero_point_per_filter(node: Node) -> bool:
+    zero = node.inputs[3] if len(node.inputs) > 3 else None
+    return zero is not None and zero.known_shape not in (None, (), (1,))
+
+
+def _batch_first(node: Node) -> bool:
+    return bool(node.attrs.get("layout"))
+
+
+# Calls that a CPU kernel is registered for and refuses when it is made or run.
+_LIMITS: dict[tuple[str, str], Callable[[Node], bool]] = {
+    ("", "Attention"): _short_mask,
+    ("", "ConvInteger"): _zero_point_per_filter,
+    ("", "GRU"): _batch_first,
+    ("", "LSTM"): _batch_first,
+    ("", "RNN"): _batch_first,
+}
 
 
 def settle(calls: Sequence[Node], target: str, opset: int, may_rise: bool) -> int:
@@ -70,15 +102,20 @@ def _first_that_runs(node: Node, target: str, lowest: int, newest: int) -> int:
 
 def _runs(node: Node, target: str, opset: int) -> bool:
     schema = versions.schema_at(node.op, node.domain, opset) if node.domain in ("", "ai.onnx.ml") else None
+    if node.domain == MICROSOFT and node.op in contrib_names():
+        schema = contrib_schema(node.op)
     if target == "cuda" and all(t is None or t.dtype.name in _CUDA for t in (*node.inputs, *node.outputs)):
         return True
     if (node.domain, node.op) in _NO_KERNEL:
         return True
     found = kernels.cpu_kernels(node.op, node.domain)
     since = 1 if schema is None else schema.since_version
+    limit = _LIMITS.get((node.domain, node.op))
+    if limit is not None and limit(node):
+        return False
     candidates = [kernel for kernel in found if _serves(kernel, since)]
     if schema is None:
-        return bool(candidates)  # a contrib operator: its type variables are not known here
+        return bool(candidates)  # an operator that nobody knows: its type variables are not known here
     types = _variables(schema, node.inputs, node.outputs)
     if any(_takes(kernel, types) for kernel in candidates):
         return True
@@ -99,7 +136,7 @@ def _variables(schema: OpSchema, inputs: Sequence[Tensor | None], outputs: Seque
     found: dict[str, str] = {}
     for formals, tensors in ((schema.inputs, inputs), (schema.outputs, outputs)):
         for i, tensor in enumerate(tensors):
-            if tensor is not None and formals:
+            if tensor is not None and tensor.dtype.element is None and formals:
                 formal = formals[min(i, len(formals) - 1)]
                 letter = _letter(tensor.dtype)
                 found.setdefault(formal.type_str, letter)

@@ -270,6 +270,8 @@ _SPELLING = {
 
 def type_text(dtype: DType) -> str:
     """Return how schemas write a tensor type: ``tensor(float)``."""
+    if dtype.element is not None:
+        return f"{'seq' if dtype.kind == 'q' else 'optional'}({type_text(dtype.element)})"
     return f"tensor({_SPELLING.get(dtype.name, dtype.name)})"
 
 

@@ -29,6 +29,8 @@ from lazygraph.dtypes import (
     int16,
     int32,
     int64,
+    optional_of,
+    sequence_of,
     string,
     uint2,
     uint4,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, save, to_onnx
     from lazygraph.ops.schema import op
+    from lazygraph.printing import to_text
 
 __all__ = [
     "CacheError",
@@ -121,12 +124,15 @@ __all__ = [
     "int8",
     "nn",
     "op",
+    "optional_of",
     "realize",
     "save",
     "scope",
+    "sequence_of",
     "size",
     "string",
     "to_onnx",
+    "to_text",
     "uint16",
     "uint2",
     "uint32",
@@ -147,6 +153,7 @@ _LATER = {
     "realize": "lazygraph.evaluate",
     "save": "lazygraph.export.saving",
     "to_onnx": "lazygraph.export.saving",
+    "to_text": "lazygraph.printing",
 }
 
 

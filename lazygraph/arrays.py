@@ -67,7 +67,8 @@ class LazyArray:
     def map(self, name: str, dtype: DTypeLike, shape: tuple[int, ...], change: Callable[[Any], Any]) -> LazyArray:
         """Return the array that ``change`` makes of this one, as lazily (a transpose, a cast, a slice of rows)."""
         source = self
-        return LazyArray(dtype, shape, lambda: change(source.read()), name=name, key=(self.key, name, tuple(shape)))
+        key = self.key, name, as_dtype(dtype).name, tuple(shape)
+        return LazyArray(dtype, shape, lambda: change(source.read()), name=name, key=key)
 
     def __repr__(self) -> str:
         return f"LazyArray({self.name or '?'}: {self.dtype} {self.shape})"

@@ -17,14 +17,17 @@ class DType:
 
     Attributes:
         name: numpy's or ml_dtypes' name, or ``string``.
-        onnx: The number of ``onnx.TensorProto.DataType``.
+        onnx: The number of ``onnx.TensorProto.DataType``; for sequences and optionals one of our own.
         bits: Bits per element (0 for strings).
-        kind: ``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool, ``c`` complex, ``s`` string.
+        kind: ``f`` float, ``i`` signed, ``u`` unsigned, ``b`` bool, ``c`` complex, ``s`` string, ``q`` sequence,
+            ``o`` optional.
+        element: What a sequence or an optional holds; None for what tensors hold.
     """
 
-    __slots__ = ("_numpy", "bits", "kind", "name", "onnx")
+    __slots__ = ("_numpy", "bits", "element", "kind", "name", "onnx")
 
-    def __init__(self, name: str, onnx: int, bits: int, kind: str) -> None:
+    def __init__(self, name: str, onnx: int, bits: int, kind: str, element: DType | None = None) -> None:
+        self.element = element
         self.name = name
         self.onnx = onnx
         self.bits = bits
@@ -152,6 +155,30 @@ complex128 = _BY_NAME["complex128"]
 string = _BY_NAME["string"]
 
 
+def sequence_of(dtype: DTypeLike) -> DType:
+    """Return the type of a list of tensors of one element type, each with a shape of its own."""
+    element = as_dtype(dtype)
+    return _holding("seq", element, 1000, "q") if element.element is None else _refuse_nesting("sequence", element)
+
+
+def optional_of(dtype: DTypeLike) -> DType:
+    """Return the type of a tensor, or of a sequence, that may be missing."""
+    element = as_dtype(dtype)
+    return _holding("optional", element, 2000, "o") if element.kind != "o" else _refuse_nesting("optional", element)
+
+
+def _holding(word: str, element: DType, number: int, kind: str) -> DType:
+    name = f"{word}({element})"
+    found = _BY_NAME.get(name)
+    if found is None:
+        found = _BY_NAME[name] = DType(name, number + element.onnx, 0, kind, element)
+    return found
+
+
+def _refuse_nesting(word: str, element: DType) -> DType:
+    raise DTypeError(f"{element} in a {word}", op="dtype", expected=f"a {word} of tensors")
+
+
 def as_dtype(dtype: DTypeLike) -> DType:
     """Return the element type that a DType, a name or a numpy dtype means.
 
@@ -166,6 +193,10 @@ def as_dtype(dtype: DTypeLike) -> DType:
             return known
     if isinstance(dtype, str):
         found = _BY_NAME.get(dtype)
+        if found is None and dtype.endswith(")"):
+            word, _, inner = dtype[:-1].partition("(")
+            make = {"seq": sequence_of, "optional": optional_of}.get(word)
+            found = None if make is None else make(inner)
     elif dtype is str:
         found = string
     else:
@@ -180,7 +211,7 @@ def as_dtype(dtype: DTypeLike) -> DType:
         raise DTypeError(
             f"{dtype!r} is not an element type",
             op="dtype",
-            expected="one of " + ", ".join(_BY_NAME),
+            expected="one of " + ", ".join(name for name in _BY_NAME if "(" not in name),
         )
     if isinstance(dtype, np.dtype) and dtype.isnative:
         _BY_NUMPY[dtype] = found
@@ -200,7 +231,7 @@ def dtype_of_onnx(number: int) -> DType:
 
 
 def _numpy_dtype(name: str) -> np.dtype[Any]:
-    if name == "string":
+    if name == "string" or name.endswith(")"):
         return np.dtype(object)
     if name in _IN_NUMPY:
         return np.dtype(name)

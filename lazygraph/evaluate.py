@@ -161,7 +161,7 @@ def _reached_names(tensors: list[Tensor]) -> set[str]:
 # ---- feeds --------------------------------------------------------------------------------------------------------
 
 
-def _checked_feeds(graph: Graph, feeds: Feeds, compiled: _Compiled) -> dict[str, Array]:
+def _checked_feeds(graph: Graph, feeds: Feeds, compiled: _Compiled) -> dict[str, Any]:
     given = {_feed_name(graph, key): value for key, value in feeds.items()}
     missing = sorted(set(compiled.session.inputs) - set(given))
     if missing:
@@ -171,12 +171,13 @@ def _checked_feeds(graph: Graph, feeds: Feeds, compiled: _Compiled) -> dict[str,
             operands={name: describe(graph.inputs[name]) for name in missing},
             expected="an array for every input that the outputs need",
         )
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, Any] = {}
     sizes = _Sizes()
     for name, value in given.items():
         tensor = graph.inputs[name]
-        arrays[name] = _array(name, tensor, value)
-        sizes.learn(name, tensor, arrays[name].shape)
+        arrays[name] = _fed(name, tensor, tensor.dtype, value)
+        if tensor.known_shape is not None:
+            sizes.learn(name, tensor, arrays[name].shape)
     sizes.settle()
     return {name: arrays[name] for name in compiled.session.inputs}
 
@@ -201,9 +202,19 @@ def _feed_name(graph: Graph, key: object) -> str:
     return key
 
 
-def _array(name: str, tensor: Tensor, value: Any) -> Array:
+def _fed(name: str, tensor: Tensor, wanted: DType, value: Any) -> Any:
+    """Return a feed: an array; for a sequence a list of arrays; for an optional either, or None."""
+    if wanted.element is None:
+        return _array(name, tensor, wanted, value)
+    if wanted.kind == "o":
+        return None if value is None else _fed(name, tensor, wanted.element, value)
+    if not isinstance(value, (list, tuple)):
+        _refuse_dtype(name, tensor, type(value).__name__)
+    return [_array(name, tensor, wanted.element, item) for item in value]
+
+
+def _array(name: str, tensor: Tensor, wanted: DType, value: Any) -> Array:
     """Return a feed as an array of its input's type. Python numbers and lists take that type; arrays must have it."""
-    wanted = tensor.dtype
     if isinstance(value, Tensor):
         raise OperandError(f"the feed of {name!r} is a tensor", op="realize", expected="numbers")
     if isinstance(value, (np.ndarray, np.generic)):

@@ -60,13 +60,24 @@ class Graph:
         self.size_tensors: dict[Size, Tensor] = {}
         self._serial = 0
 
+    def __str__(self) -> str:
+        """Its inputs, its operator calls and the results that are still held, a line each (see lazygraph.printing)."""
+        from lazygraph.printing import graph_text
+
+        return graph_text(self)
+
+    def _repr_html_(self) -> str:
+        from lazygraph.printing import graph_html
+
+        return graph_html(self)
+
     def next_serial(self) -> int:
         """Return a number that grows with every value made: program order."""
         self._serial += 1
         return self._serial
 
-    def input(self, name: str, dtype: DTypeLike, shape: Sequence[SizeLike]) -> Tensor:
-        """Return a new input of the graph.
+    def input(self, name: str, dtype: DTypeLike, shape: Sequence[SizeLike] | None = None) -> Tensor:
+        """Return a new input of the graph; a sequence or an optional has no shape.
 
         Raises:
             OperandError: The name is empty or taken.
@@ -76,11 +87,14 @@ class Graph:
             raise OperandError(f"{name!r} cannot name an input", op="input", expected="a non-empty string")
         if name in self._names:
             raise OperandError(f"the name {name!r} is taken in this graph", op="input", expected="a new name")
-        if isinstance(shape, (str, bytes)):
+        kind = as_dtype(dtype)
+        if kind.element is not None and shape is not None:
+            raise ShapeError(f"a {kind} has no shape", op="input", expected="no shape, or None")
+        if isinstance(shape, (str, bytes)) or (shape is None and kind.element is None):
             raise ShapeError(f"{shape!r} is not a list of sizes", op="input", expected="a list such as ['seq', 64]")
 
-        sizes = tuple(self.size(value) for value in shape)
-        tensor = self.makes(self, as_dtype(dtype), sizes, Input(name, user_line()), 0)
+        sizes = None if shape is None else tuple(self.size(value) for value in shape)
+        tensor = self.makes(self, kind, sizes, Input(name, user_line()), 0)
         self.inputs[name] = tensor
         self._names.add(name)
         return tensor

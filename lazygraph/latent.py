@@ -94,10 +94,12 @@ def absorbed(query: LatentQuery, c_kv: Tensor, k_pe: Tensor) -> Tensor:
     if q_nope.dtype is not float32:
         q_nope, q_pe, scale = q_nope * scale, q_pe * scale, 1.0
     q_latent = ops.reshape(ops.matmul(q_nope, query.w_uk), [heads * n, rank])
-    near = ops.gemm(q_latent, c_kv, alpha=scale, trans_b=True)
+    # The rows come first and the scores are transposed: onnxruntime copies a product's second operand into a layout of
+    # its own, and the queries are the small one.
+    near = ops.gemm(c_kv, q_latent, alpha=scale, trans_b=True)
     turned = ops.reshape(q_pe, [heads * n, k_pe.shape[1]])
-    scores = ops.gemm(turned, k_pe, near, alpha=scale, trans_b=True)  # (heads * n, rows)
-    weights = _softmax(ops.reshape(scores, [heads, n, count]), query.mask)
+    by_row = ops.gemm(k_pe, turned, near, alpha=scale, trans_b=True)  # (rows, heads * n)
+    weights = _softmax(ops.reshape(ops.transpose(by_row), [heads, n, count]), query.mask)
     mixed = ops.matmul(ops.reshape(weights, [heads * n, count]), c_kv)  # (heads * n, rank)
     return _joined(ops.matmul(ops.reshape(mixed, [heads, n, rank]), query.w_uv))
 
@@ -147,8 +149,7 @@ def chosen(query: LatentQuery, c_kv: Tensor, k_pe: Tensor, many: Tensor) -> Tens
 
     Spec: ai.onnx::If.
     """
-    result = ops.cond(many, lambda: expanded(query, c_kv, k_pe), lambda: absorbed(query, c_kv, k_pe))
-    return result if isinstance(result, Tensor) else result[0]
+    return ops.cond(many, lambda: expanded(query, c_kv, k_pe), lambda: absorbed(query, c_kv, k_pe))
 
 
 def cheaper_expanded_from(rank: int, nope: int, v: int) -> int:

@@ -160,9 +160,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Te
     by_head = ops.transpose(ops.reshape(q, [n, kv_heads, group, q.shape[2]]), [1, 2, 0, 3])  # (kv, group, n, d)
     keys = ops.transpose(ops.unsqueeze(k, 2), [1, 2, 3, 0])  # (kv, 1, d, rows)
     if q.dtype is float32:
-        scores = (
-            ops.matmul(by_head, keys) * scale
-        )  # (kv, group, n, rows); one node in onnxruntime
+        scores = ops.matmul(by_head, keys) * scale  # (kv, group, n, rows); one node in onnxruntime
     else:  # a half-precision score could overflow before it is scaled
         scores = ops.matmul(by_head * scale, keys).astype(float32)
     weights = ops.softmax(scores + mask, axis=-1).astype(v.dtype)

@@ -114,7 +114,9 @@ class Constant:
 
 def describe(tensor: Tensor) -> str:
     """Return the row that stands for a tensor in a message: dtype, shape and where it comes from."""
-    shape = "(unknown)" if tensor.known_shape is None else shape_text(tensor.known_shape)
+    shape = " (unknown)" if tensor.known_shape is None else f" {shape_text(tensor.known_shape)}"
+    if tensor.dtype.element is not None:
+        shape = ""
     origin = tensor.origin
     if isinstance(origin, Input):
         source = f"input {origin.name!r}"
@@ -126,7 +128,7 @@ def describe(tensor: Tensor) -> str:
         source = f"body input {origin.name!r}" + (f" at {origin.at}" if origin.at else "")
     else:
         source = origin.op + (f" at {origin.at}" if origin.at else "")
-    return f"{tensor.dtype} {shape} from {source}"
+    return f"{tensor.dtype}{shape} from {source}"
 
 
 def shape_text(shape: Sequence[object]) -> str:

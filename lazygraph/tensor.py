@@ -102,6 +102,11 @@ class Tensor:
     def __repr__(self) -> str:
         return f"<Tensor {describe(self)}>"
 
+    def _repr_html_(self) -> str:
+        from lazygraph.printing import tensor_html
+
+        return tensor_html(self)
+
     def __hash__(self) -> int:
         return id(self)
 

@@ -24,6 +24,10 @@ LOWEST = -1e30
 LEAST = 1e-30
 UNCHOSEN = -1e4
 
+# Numbers in a piece of an expert's matrix. Gather copies what it takes: of this size the copy stays in the processor's
+# cache until it is multiplied, where a whole expert would go to memory and back.
+PIECE = 2**20
+
 
 @dataclass(frozen=True)
 class Routing:
@@ -63,7 +67,8 @@ def route(routing: Routing, logits: Tensor, bias: Tensor | None) -> tuple[Tensor
     Returns:
         ``int64 (n, chosen)`` and ``float32 (n, chosen)``.
     """
-    scores = ops.softmax(logits, axis=-1) if routing.scores == "softmax" else ops.sigmoid(logits)
+    # Not ops.sigmoid: onnxruntime's is exact to 6e-8 only and 0 below -18, and scores may be divided by their sum.
+    scores = ops.softmax(logits, axis=-1) if routing.scores == "softmax" else 1.0 / (1.0 + ops.exp(-logits))
     choice = scores if bias is None else scores + bias
     if routing.n_chosen_groups < routing.n_groups:
         choice = ops.where(_in_chosen_groups(routing, choice), choice, LOWEST)
@@ -91,18 +96,20 @@ def _in_chosen_groups(routing: Routing, choice: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Experts:
-    """A layer's routed experts.
+    """A layer's routed experts, or their pieces: as many to each expert, of as many rows.
 
     Attributes:
-        gate_up: ``float32 (experts, 2 * inner, hidden)``: rows of gate and up in turns.
-        down: ``float32 (experts, hidden, inner)``.
+        gate_up: ``T (experts, 2 * inner, hidden)``: rows of gate and up in turns; ``(experts * pieces, rows, hidden)``.
+        down: ``T (experts, hidden, inner)``; ``(experts * pieces, rows, inner)``.
     """
 
     gate_up: Tensor
     down: Tensor
 
 
-def read_experts(parameters: Parameters, anchor: Tensor, prefix: str, count: int, inner: int) -> Experts:
+def read_experts(
+    parameters: Parameters, anchor: Tensor, prefix: str, count: int, inner: int, in_pieces: bool = False
+) -> Experts:
     """Return a layer's routed experts, stacked as they stream into the export.
 
     Args:
@@ -111,6 +118,7 @@ def read_experts(parameters: Parameters, anchor: Tensor, prefix: str, count: int
         prefix: The modules' name: ``model.layers.1.mlp.experts``.
         count: Experts.
         inner: Numbers per token inside an expert.
+        in_pieces: Give pieces, for :func:`portable_mixture`; whole experts, for :func:`mixture`, when left out.
     """
     hidden = int(anchor.shape[-1])
     wide, tall = (inner, hidden), (hidden, inner)
@@ -128,11 +136,23 @@ def read_experts(parameters: Parameters, anchor: Tensor, prefix: str, count: int
     def stacked_downs() -> Numbers:
         return np.stack([down.read() for down in downs])
 
+    def shape(rows: int, width: int) -> tuple[int, int, int]:
+        pieces = _pieces(rows, width) if in_pieces else 1
+        return count * pieces, rows // pieces, width
+
+    up_shape, down_shape = shape(2 * inner, hidden), shape(hidden, inner)
     gate_up = parameters.made(
-        anchor, f"{prefix}.gate_proj+up_proj.weight", (count, 2 * inner, hidden), gates_and_ups_in_turns
+        anchor, f"{prefix}.gate_proj+up_proj.weight", up_shape, lambda: gates_and_ups_in_turns().reshape(up_shape)
     )
-    down = parameters.made(anchor, f"{prefix}.down_proj.weight", (count, hidden, inner), stacked_downs)
+    down = parameters.made(
+        anchor, f"{prefix}.down_proj.weight", down_shape, lambda: stacked_downs().reshape(down_shape)
+    )
     return Experts(gate_up, down)
+
+
+def _pieces(rows: int, width: int) -> int:
+    """Return into how many equal pieces to cut a matrix: the fewest that are no larger than :data:`PIECE`."""
+    return next(n for n in range(1, rows + 1) if rows % n == 0 and (rows // n * width <= PIECE or n == rows))
 
 
 def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
@@ -156,23 +176,41 @@ def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weigh
 
 
 def portable_mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-    """Return the same as :func:`mixture` by ai.onnx operators: token after token, so that only chosen experts are read.
+    """Return the same as :func:`mixture` by ai.onnx operators: piece after piece, so that only chosen experts are read.
 
     Spec: ai.onnx::Scan.
     """
     hidden, inner = int(h.shape[-1]), int(experts.down.shape[2])
+    per_choice = ops.expand(ops.unsqueeze(h, 1), [h.shape[0], routing.n_chosen, hidden])
+    which = ops.reshape(chosen, [-1])  # (n * chosen,)
+    both = _through_chosen(routing, experts.gate_up, which, ops.reshape(per_choice, [-1, hidden]))
+    gate, up = ops.split(ops.reshape(both, [-1, inner, 2]), [1, 1], axis=2)
+    acted = ops.squeeze(nn.swiglu(gate, up), 2)  # (n * chosen, inner)
+    outputs = ops.reshape(_through_chosen(routing, experts.down, which, acted), [h.shape[0], routing.n_chosen, hidden])
+    return ops.reduce_sum(outputs * ops.unsqueeze(weights, 2).astype(outputs.dtype), 1)
 
-    def one_token(x: Tensor, which: Tensor, strength: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Return one token's mixture: ``(hidden,)``, ``(chosen,)``, ``(chosen,)`` to ``(hidden,)``."""
-        gate_up = ops.reshape(ops.gather(experts.gate_up, which), [routing.n_chosen, inner, 2, hidden])
-        both = ops.matmul(gate_up, ops.unsqueeze(x, -1))  # (chosen, inner, 2, 1)
-        gate, up = ops.split(both, [1, 1], axis=2)
-        acted = ops.reshape(nn.swiglu(gate, up), [routing.n_chosen, inner, 1])
-        outputs = ops.squeeze(ops.matmul(ops.gather(experts.down, which), acted), 2)  # (chosen, hidden)
-        return [], [ops.reduce_sum(outputs * ops.unsqueeze(strength, 1).astype(outputs.dtype), 0)]
 
-    _, (mixed,) = ops.scan(one_token, [], [h, chosen, weights])
-    return mixed
+def _through_chosen(routing: Routing, matrices: Tensor, which: Tensor, x: Tensor) -> Tensor:
+    """Return each row through its expert's matrix, ``T (m, outputs)``.
+
+    Args:
+        routing: How many experts there are.
+        matrices: ``T (experts * pieces, outputs / pieces, inputs)``.
+        which: ``int64 (m,)``: the expert of each row.
+        x: ``T (m, inputs)``.
+    """
+    count, rows, _ = (int(size) for size in matrices.shape)
+    pieces = count // routing.n_experts
+    m = which.shape[0]
+    parts = ops.unsqueeze(which, 1) * pieces + ops.arange(0, pieces, anchor=x)  # (m, pieces)
+    numbers = ops.expand(ops.unsqueeze(ops.arange(0, m, anchor=x), 1), [m, pieces])
+
+    def one_piece(part: Tensor, row: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        column = ops.unsqueeze(ops.gather(x, row), 1)  # (inputs, 1): onnxruntime is slow with a flat vector
+        return [], [ops.squeeze(ops.matmul(ops.gather(matrices, part), column), 1)]
+
+    _, (products,) = ops.scan(one_piece, [], [ops.reshape(parts, [-1]), ops.reshape(numbers, [-1])])
+    return ops.reshape(products, [-1, pieces * rows])
 
 
 def shared_and_routed(
@@ -207,7 +245,7 @@ def shared_and_routed(
         correction = parameters.array(f"{prefix}.gate.e_score_correction_bias", (routing.n_experts,))
         bias = h.const(correction, correction.name)
     chosen, strengths = route(routing, logits, bias)
-    experts = read_experts(parameters, h, f"{prefix}.experts", routing.n_experts, inner)
+    experts = read_experts(parameters, h, f"{prefix}.experts", routing.n_experts, inner, in_pieces=portable)
     mix = portable_mixture if portable else mixture
     x = residual + mix(routing, experts, h, chosen, strengths)
     if not n_shared:

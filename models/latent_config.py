@@ -37,7 +37,9 @@ def read(config: Config, defaults: Defaults, routing: Routing, *, interleaved: b
         UnsupportedError: A key asks for something that is not served.
     """
     if config.get("index_topk"):
-        what = f"index_topk is {config.get('index_topk')!r}: sparse attention, an indexer picks the rows that a token sees"
+        what = (
+            f"index_topk is {config.get('index_topk')!r}: sparse attention, an indexer picks the rows that a token sees"
+        )
         raise config.unsupported("index_topk", what, "attention over all rows: a config without an indexer")
     config.only("hidden_act", "silu")
     config.only("moe_layer_freq", 1)

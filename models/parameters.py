@@ -50,30 +50,34 @@ class Parameters:
 
     def kept(self, anchor: Tensor, array: LazyArray) -> Tensor:
         """Return an array as a constant in the element type that is kept."""
-        return anchor.const(converted(array, self.precision.stored), array.name)
+        return anchor.const(converted(array, self.precision.stored, self.precision.compute), array.name)
 
     def vector(self, anchor: Tensor, name: str, size: int) -> Tensor:
         """Return a norm's weight or a bias, ``(size,)``, ready to compute with."""
         return self.kept(anchor, self.array(name, (size,))).astype(self.precision.compute)
 
 
-def converted(array: LazyArray, dtype: DType) -> LazyArray:
+def converted(array: LazyArray, dtype: DType, used_as: DType | None = None) -> LazyArray:
     """Return the array in another element type, converted when it is read.
 
-    Reading it raises :class:`WeightsError` where a finite number becomes infinite.
+    Reading it raises :class:`WeightsError` where a finite number becomes infinite, in that type or in the one that it
+    is cast to when it is used.
     """
-    if array.dtype is dtype:
+    used_as = used_as or dtype
+    if array.dtype is dtype and used_as in (dtype, float32):
         return array
 
     def cast(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         with np.errstate(over="ignore"):
-            narrow = numbers.astype(dtype.numpy)
-        if dtype.bits < 32 and not np.isfinite(narrow).all() and np.isfinite(numbers).all():
-            raise WeightsError(
-                f"{dtype} cannot hold every number of {array.name!r}",
-                op="weights",
-                hint="keep it in float32 or bfloat16: --store",
-            )
-        return narrow
+            found = numbers.astype(dtype.numpy)
+            for kind, hint, option in ((used_as, "compute in", "--precision"), (dtype, "keep it in", "--store")):
+                narrow = found if kind is dtype else found.astype(kind.numpy)
+                if kind.bits < 32 and not np.isfinite(narrow).all() and np.isfinite(numbers).all():
+                    raise WeightsError(
+                        f"{kind} cannot hold every number of {array.name!r}",
+                        op="weights",
+                        hint=f"{hint} float32 or bfloat16: {option}",
+                    )
+        return found
 
     return array.map(array.name, dtype, array.shape, cast)

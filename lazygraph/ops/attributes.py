@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 # Attributes of kind INT that stand for an element type.
-_DTYPES = ("to", "dtype", "output_dtype")
+NAMES_A_DTYPE = ("to", "dtype", "output_dtype")
 
 
 def kind_of(attribute: Any) -> str:
@@ -32,6 +32,8 @@ def default_of(attribute: Any) -> Any:
     if not attribute.default_value.name:
         return None
     value = helper.get_attribute_value(attribute.default_value)
+    if isinstance(value, list):
+        return [item.decode() if isinstance(item, bytes) else item for item in value]
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -98,7 +100,7 @@ def _attribute(schema: OpSchema, name: str, kind: str, value: Any) -> Any:
     if kind not in _KINDS:
         raise UnsupportedError(f"{name} is of kind {kind}", op=schema.name, expected="attributes that are values")
     many = kind.endswith("S")
-    if kind == "INT" and name in _DTYPES and value != 0:
+    if kind == "INT" and name in NAMES_A_DTYPE and value != 0:
         if isinstance(value, int) and not isinstance(value, bool):
             return dtype_of_onnx(value)
         return as_dtype(value)

@@ -3,7 +3,7 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
-# operands (? optional, *n variadic with at least n, ~ of mixed types), types, attributes with their defaults
+# operands (? optional, *n variadic with at least n, ~ of mixed types), types, attributes with defaults
 TABLE = """
 Attention
   in input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M

@@ -7,6 +7,7 @@ there, only if and when it runs; what others need too is computed outside, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import overload
 
 from lazygraph import dims
 from lazygraph.dtypes import DType
@@ -20,6 +21,14 @@ from lazygraph.where import user_line
 Results = Tensor | Sequence[Tensor]
 
 
+@overload
+def cond(pred: Tensor, then: Callable[[], Tensor], orelse: Callable[[], Tensor]) -> Tensor: ...
+@overload
+def cond(
+    pred: Tensor, then: Callable[[], Sequence[Tensor]], orelse: Callable[[], Sequence[Tensor]]
+) -> tuple[Tensor, ...]: ...
+
+
 def cond(pred: Tensor, then: Callable[[], Results], orelse: Callable[[], Results]) -> Tensor | tuple[Tensor, ...]:
     """Return what ``then`` gives where ``pred`` holds, else what ``orelse`` gives; only one of them runs.
 
@@ -29,8 +38,8 @@ def cond(pred: Tensor, then: Callable[[], Results], orelse: Callable[[], Results
         orelse: The same; as many tensors, of the same element types.
 
     Returns:
-        A tensor, or a tuple where the functions return several. A size in which the two differ is known at run time
-        only.
+        A tensor where ``then`` returns one, a tuple where it returns a list or a tuple. A size in which the two differ
+        is known at run time only.
 
     Raises:
         DTypeError: ``pred`` is not bool, or the two give different element types.
@@ -42,7 +51,8 @@ def cond(pred: Tensor, then: Callable[[], Results], orelse: Callable[[], Results
     dtype_among("cond", "pred", pred, BOOL)
     if pred.known_shape not in (None, (), (1,)):
         raise ShapeError("pred is no scalar", op="cond", operands=rows({"pred": pred}), expected="shape () or (1,)")
-    first, second = _several("then", then()), _several("orelse", orelse())
+    given = then()
+    first, second = _several("then", given), _several("orelse", orelse())
     if len(first) != len(second):
         raise OperandError(
             f"then gives {len(first)} tensors, orelse {len(second)}", op="cond", expected="as many tensors from both"
@@ -51,7 +61,7 @@ def cond(pred: Tensor, then: Callable[[], Results], orelse: Callable[[], Results
     results = [_either(graph.next_serial(), a, b) for a, b in zip(first, second, strict=True)]
     made = graph.emit("If", (pred,), {}, results)
     made[0].origin.bodies = (Body("then_branch", (), first), Body("else_branch", (), second))  # type: ignore[union-attr]
-    return made[0] if len(made) == 1 else made
+    return made[0] if isinstance(given, Tensor) else made
 
 
 def scan(
@@ -63,7 +73,8 @@ def scan(
         body: Called once, now, with one tensor per ``init`` and one slice per ``xs``; returns the next state (as
             ``init``) and what to keep of this step.
         init: The state before the first step.
-        xs: At least one tensor to go over; all of the same first size.
+        xs: At least one tensor to go over; all of the same first size, at least 1 when it runs (onnxruntime cannot go
+            over nothing).
 
     Returns:
         The final state, and what was kept, stacked along a new axis 0.

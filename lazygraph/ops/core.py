@@ -159,6 +159,8 @@ def _fits(op: str, value: bool | int | float, dtype: DType, like: Tensor) -> np.
         problem = f"{dtype} cannot hold {value}"
     elif dtype.kind == "s":
         problem = f"a number {value} with a string tensor"
+    elif dtype.element is not None:
+        problem = f"a number {value} with a {dtype}"
     else:
         with np.errstate(over="ignore", under="ignore"):
             try:

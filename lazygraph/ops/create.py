@@ -23,7 +23,7 @@ _RANGED = Types("floating-point, int16, int32 or int64", FLOAT.names | {"int16",
 def input(
     name: str,
     dtype: DTypeLike,
-    shape: Sequence[SizeLike],
+    shape: Sequence[SizeLike] | None = None,
     anchor: Tensor | Graph | None = None,
     opset: int | None = None,
 ) -> Tensor:
@@ -33,6 +33,7 @@ def input(
         name: Its name in the file.
         dtype: Element type.
         shape: Sizes: ints, names (``"seq"``), arithmetic over names (``"past + seq"``), ``lg.size("seq", max=16)``.
+            None for a sequence or an optional.
         anchor: A tensor of the graph that it joins.
         opset: Fixes the ai.onnx opset of a new graph; None writes the lowest that means the same.
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from lazygraph import dims
 from lazygraph.dims import Size
-from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx
+from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx, optional_of, sequence_of
 from lazygraph.errors import ShapeError, UnsupportedError
+from lazygraph.ops.attributes import NAMES_A_DTYPE, default_of
 from lazygraph.ops.core import Attrs, Inputs, Results
 from lazygraph.ops.signature import dtype_name
 from lazygraph.tensor import SMALL, Constant, Graph, Shape, Tensor, describe
@@ -52,11 +53,14 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
     results: Results = []
     for i, (formal, name) in enumerate(zip(schema.outputs, node.output, strict=True)):
         kind = found.get(name)
-        if kind is not None and kind.HasField("tensor_type") and kind.tensor_type.elem_type:
+        holder = None if kind is None else _holder(kind)
+        if holder is not None:
+            results.append((holder, None))
+        elif kind is not None and kind.tensor_type.elem_type:
             shape = _shape(kind, sizes, fresh, f"{schema.name.lower()}_{graph.next_serial()}_{i}")
             results.append((dtype_of_onnx(kind.tensor_type.elem_type), shape))
         else:
-            results.append((_bound_dtype(schema, formal, inputs), None))
+            results.append((_bound_dtype(schema, formal, inputs, attrs), None))
     return results
 
 
@@ -76,6 +80,9 @@ def _type(tensor: Tensor, sizes: dict[str, Size]) -> TypeProto:
     from onnx import TypeProto
 
     kind = TypeProto()
+    if tensor.dtype.element is not None:
+        _fill(kind, tensor.dtype)
+        return kind
     kind.tensor_type.elem_type = tensor.dtype.onnx
     if tensor.known_shape is None:
         return kind
@@ -87,6 +94,28 @@ def _type(tensor: Tensor, sizes: dict[str, Size]) -> TypeProto:
             sizes[str(size)] = size
             kind.tensor_type.shape.dim.add(dim_param=str(size))
     return kind
+
+
+def _fill(kind: TypeProto, dtype: DType) -> None:
+    """Write a type without a shape, down through what it holds."""
+    if dtype.element is None:
+        kind.tensor_type.elem_type = dtype.onnx
+    elif dtype.kind == "q":
+        _fill(kind.sequence_type.elem_type, dtype.element)
+    else:
+        _fill(kind.optional_type.elem_type, dtype.element)
+
+
+def _holder(kind: TypeProto) -> DType | None:
+    """Return the sequence or optional that a type is; None for tensors and what is not told."""
+    for field, make in (("sequence_type", sequence_of), ("optional_type", optional_of)):
+        if kind.HasField(field):
+            inner = getattr(kind, field).elem_type
+            element = _holder(inner) or (
+                dtype_of_onnx(inner.tensor_type.elem_type) if inner.tensor_type.elem_type else None
+            )
+            return None if element is None else make(element)
+    return None
 
 
 def _value(tensor: Tensor) -> TensorProto | None:
@@ -121,7 +150,8 @@ def _shape(kind: TypeProto, sizes: dict[str, Size], fresh: dict[str, Size], pref
     return tuple(shape)
 
 
-def _bound_dtype(schema: OpSchema, formal: Any, inputs: Inputs) -> DType:
+def _bound_dtype(schema: OpSchema, formal: Any, inputs: Inputs, attrs: Attrs) -> DType:
+    """Return the element type of an output: its variable's, its only one, or the one that an attribute names."""
     for place, tensor in enumerate(inputs):
         declared = schema.inputs[min(place, len(schema.inputs) - 1)]
         if tensor is not None and declared.type_str == formal.type_str:
@@ -129,6 +159,11 @@ def _bound_dtype(schema: OpSchema, formal: Any, inputs: Inputs) -> DType:
     kinds = [name for name in map(dtype_name, formal.types) if name]
     if len(kinds) == 1:
         return as_dtype(kinds[0])
+    for name in NAMES_A_DTYPE:
+        if name in schema.attributes:
+            named = attrs.get(name, default_of(schema.attributes[name]))
+            if named:
+                return dtype_of_onnx(named) if isinstance(named, int) else as_dtype(named)
     raise UnsupportedError(f"the element type of {formal.name} does not follow from the operands", op=schema.name)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from lazygraph import dims
 from lazygraph.dims import Size, SizeLike
 from lazygraph.errors import OperandError, ShapeError
-from lazygraph.ops.checks import axis_of, exactly, fresh, meet, refuse_meeting, rows, same_dtype
+from lazygraph.ops.checks import assume_hint, axis_of, exactly, fresh, meet, refuse_meeting, rows, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, apply_all, as_tensor, has_op, known_ints, rule
 from lazygraph.ops.shaping import unsqueeze
 from lazygraph.ops.sizes import sizes_tensor
@@ -75,17 +75,33 @@ def _split_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     if x is None:
         raise OperandError("x is missing", op=op)
     count = attrs.get("num_outputs")
+    if count is not None and not has_op(x, 18):
+        return _equal_parts(op, x, attrs.get("axis", 0), count)
     if (sizes is None) == (count is None):
         raise OperandError(
             "split sizes and num_outputs exclude each other", op=op, operands=rows({"x": x}), expected="exactly one"
         )
     if x.known_shape is None:
-        known = None if sizes is None else known_ints(sizes)
-        parts = count if count is not None else len(known or ())
+        parts = count if sizes is None else sizes.shape[0] if sizes.known_shape else None
+        if not isinstance(parts, int):
+            raise ShapeError("the number of parts is not known", op=op, operands=rows({"x": x, "split": sizes}))
         return [(x.dtype, None)] * parts
     axis = axis_of(op, attrs.get("axis", 0), len(x.shape), operands={"x": x})
     pieces = _even_pieces(op, x, axis, count) if count is not None else _given_pieces(op, x, axis, typed(Tensor, sizes))
     return [(x.dtype, (*x.shape[:axis], piece, *x.shape[axis + 1 :])) for piece in pieces]
+
+
+def _equal_parts(op: str, x: Tensor, axis: int, count: int) -> Results:
+    """Return as many parts, which had to be equal before opset 18."""
+    if x.known_shape is None:
+        return [(x.dtype, None)] * count
+    axis = axis_of(op, axis, len(x.shape), operands={"x": x})
+    size = x.shape[axis]
+    if count < 1 or (isinstance(size, int) and size % count):
+        raise ShapeError(
+            f"{size} into {count} parts", op=op, operands=rows({"x": x}), expected="equal parts before opset 18"
+        )
+    return [(x.dtype, (*x.shape[:axis], dims.floordiv(size, count), *x.shape[axis + 1 :]))] * count
 
 
 def _even_pieces(op: str, x: Tensor, axis: int, count: int) -> list[Size]:
@@ -115,7 +131,10 @@ def _even_pieces(op: str, x: Tensor, axis: int, count: int) -> list[Size]:
 def _given_pieces(op: str, x: Tensor, axis: int, sizes: Tensor) -> list[Size]:
     pieces = known_ints(sizes)
     if pieces is None:
-        raise ShapeError("split sizes must be known", op=op, operands=rows({"x": x, "split": sizes}))
+        count = sizes.shape[0] if sizes.known_shape else None
+        if not isinstance(count, int):
+            raise ShapeError("the number of parts is not known", op=op, operands=rows({"x": x, "split": sizes}))
+        return [fresh(op, x, i) for i in range(count)]
     if any(dims.at_most(0, piece) is False for piece in pieces):
         raise ShapeError(
             f"sizes {pieces} include a negative one", op=op, operands=rows({"x": x}), expected="sizes >= 0"
@@ -129,6 +148,8 @@ def _given_pieces(op: str, x: Tensor, axis: int, sizes: Tensor) -> list[Size]:
             op=op,
             operands=rows({"x": x}),
             expected="sizes that sum to the axis's",
+            hint=assume_hint(total, x.shape[axis]),
+            sizes=(total, x.shape[axis]),
         )
     return pieces
 

@@ -213,8 +213,9 @@ def _resize_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     places = axes_of(op, attrs.get("axes") or range(len(x.shape)), len(x.shape), {"x": x})
     factors = scales.origin.array if scales is not None and isinstance(scales.origin, Constant) else None
     wanted = None if sizes is None else known_ints(sizes)
-    if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-        wanted = None
+    policy = attrs.get("keep_aspect_ratio_policy", "stretch")
+    if wanted is not None and policy != "stretch":
+        wanted = _kept_aspect(policy, [x.shape[axis] for axis in places], wanted)
     given = wanted if factors is None else np.asarray(factors).tolist() if isinstance(factors, np.ndarray) else None
     if given is not None and len(given) != len(places):
         raise ShapeError(
@@ -233,8 +234,25 @@ def _resize_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         elif float(given[i]).is_integer():
             shape[axis] = dims.multiply(size, int(given[i]))
         else:
-            shape[axis] = int(size * given[i]) if isinstance(size, int) else fresh(op, x, axis)
+            shape[axis] = int(size * given[i]) if isinstance(size, int) else _scaled(op, x, axis, size, float(given[i]))
     return [(x.dtype, tuple(shape))]
+
+
+def _scaled(op: str, x: Tensor, axis: int, size: Size, factor: float) -> Size:
+    """Return ``floor(size * factor)``, exact where the factor is a fraction that floats hold, such as 1.5 or 0.25."""
+    top, below = float(factor).as_integer_ratio()
+    if below > 1024:
+        return fresh(op, x, axis)
+    return dims.floordiv(dims.multiply(size, top), below)
+
+
+def _kept_aspect(policy: str, sizes: list[Size], wanted: list[Size]) -> list[Size] | None:
+    """Return the sizes that one common scale gives; None where a size is not known."""
+    pairs = [(np.float32(b), np.float32(a)) for a, b in zip(sizes, wanted, strict=False) if type(a) is type(b) is int]
+    if len(pairs) != len(wanted) or len(sizes) != len(wanted) or not all(a for _, a in pairs):
+        return None
+    factor = (min if policy == "not_larger" else max)(b / a for b, a in pairs)
+    return [int(np.floor(factor * a + np.float32(0.5))) for _, a in pairs]
 
 
 @rule("ReverseSequence")

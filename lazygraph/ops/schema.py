@@ -10,9 +10,10 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lazygraph.errors import UnknownOpError, UnsupportedError
+from lazygraph.ops import classical, folding, recurrent, signal, training  # noqa: F401  rules that only lg.op needs
 from lazygraph.ops.attributes import attributes_of, default_of, kind_of
 from lazygraph.ops.contrib import contrib_names, contrib_schema
 from lazygraph.ops.core import Results, add_node, graph_of, rule_of
@@ -23,6 +24,8 @@ from lazygraph.tensor import Graph, Tensor, same_graph
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
+
+    from lazygraph.ops.catalogue import Catalogue
 
 
 # The domains beside ai.onnx, by the name that they have under ``lg.op``.
@@ -59,7 +62,7 @@ class Ops:
         return f"<the operators of {self._domain or 'ai.onnx'}>"
 
 
-op = Ops()
+op = cast("Catalogue", Ops())
 _OTHERS = {name: Ops(domain) for name, domain in DOMAINS.items()}
 
 
@@ -97,7 +100,9 @@ def schema_of(name: str, opset: int | None = None, domain: str = "") -> OpSchema
     except (defs.SchemaError, KeyError):
         raise _unknown(name, version, domain) from None
     if schema.deprecated:
-        raise UnsupportedError(f"{name} is deprecated in opset {version}", op="op", expected="its successor", name=name)
+        raise UnsupportedError(
+            f"{name} is deprecated in {domain or f'opset {version}'}", op="op", expected="its successor", name=name
+        )
     return schema
 
 
@@ -150,9 +155,10 @@ def _place(domain: str) -> str:
 def _signature(schema: OpSchema) -> inspect.Signature:
     kinds = inspect.Parameter
     made = []
-    for formal in schema.inputs:
+    optional = [option_of(formal) == "Optional" for formal in schema.inputs]
+    for place, formal in enumerate(schema.inputs):
         kind = kinds.VAR_POSITIONAL if option_of(formal) == "Variadic" else kinds.POSITIONAL_ONLY
-        default = None if option_of(formal) == "Optional" else kinds.empty
+        default = None if all(optional[place:]) else kinds.empty  # Python has none before one that must be given
         made.append(kinds(formal.name, kind, default=default))
     for name, attribute in sorted(schema.attributes.items()):
         made.append(
@@ -162,7 +168,8 @@ def _signature(schema: OpSchema) -> inspect.Signature:
 
 
 def _documentation(schema: OpSchema) -> str:
-    lines = [inspect.cleandoc(schema.doc or ""), "", f"Spec: {schema.domain or 'ai.onnx'}::{schema.name}-{schema.since_version}.", ""]
+    spec = f"Spec: {schema.domain or 'ai.onnx'}::{schema.name}-{schema.since_version}."
+    lines = [inspect.cleandoc(schema.doc or ""), "", spec, ""]
     for title, formals in (("Operands", schema.inputs), ("Returns", schema.outputs)):
         lines += [f"{title}:"] if formals else []
         for formal in formals:
@@ -195,27 +202,28 @@ def call_op(
         OperandError: An operand or attribute is missing, superfluous, or of the wrong kind.
         DTypeError: An operand's element type is not among those that the schema allows.
         ShapeError: The operands' shapes do not fit.
-        UnsupportedError: It takes a subgraph, or sequences or optionals.
+        UnsupportedError: It takes a subgraph, or makes maps.
     """
     tensors = [value for value in operands if isinstance(value, Tensor)]
     graph = same_graph(name, tensors) if tensors else graph_of(anchor)
     schema = schema_of(name, graph.opset, domain)
+    parts = attributes.pop("num_outputs", None) if name == "Split" and "num_outputs" not in schema.attributes else None
     inputs = inputs_of(schema, operands, attributes, graph)
     attrs = attributes_of(schema, attributes)
     if not _makes_tensors(schema):
-        raise UnsupportedError("it makes sequences or optionals", op=name, expected="operators on tensors")
+        raise UnsupportedError("it makes maps", op=name, expected="operators on tensors, sequences and optionals")
 
     # A rule knows the newest form; an older one that a fixed opset asks for may have other attributes.
     own = rule_of(name, domain)
     results: Results
     if own is not None and (not attrs or all(given in schema_of(name, None, domain).attributes for given in attrs)):
-        results = own(name, inputs, attrs)
+        results = own(name, inputs, attrs if parts is None else {**attrs, "num_outputs": parts})
         check_types(schema, inputs)
     else:
         check_types(schema, inputs)
         results = inferred(schema, inputs, attrs, graph)
     outputs = add_node(graph, name, inputs, attrs, results, domain)
-    return outputs[0] if _is_single(schema) else outputs
+    return outputs[0] if is_single(schema) else outputs
 
 
 @lru_cache(maxsize=1024)
@@ -224,8 +232,9 @@ def _makes_tensors(schema: OpSchema) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _is_single(schema: OpSchema) -> bool:
+def is_single(schema: OpSchema) -> bool:
+    """Return whether a call gives a tensor, not a tuple of them."""
     return len(schema.outputs) == 1 and option_of(schema.outputs[0]) != "Variadic"
 
 
-__all__ = ["DOMAINS", "Ops", "call_op", "newest_opset", "op", "op_names", "schema_of"]
+__all__ = ["DOMAINS", "Ops", "call_op", "is_single", "newest_opset", "op", "op_names", "schema_of"]

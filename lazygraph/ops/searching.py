@@ -14,6 +14,7 @@ from lazygraph.ops.checks import (
     BOOL,
     NUMBER,
     PLAIN,
+    assume_hint,
     axis_of,
     dtype_among,
     exact_rank,
@@ -24,7 +25,7 @@ from lazygraph.ops.checks import (
     rows,
 )
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, apply_all, as_tensor, known_ints, rule
-from lazygraph.tensor import Operand, Shape, Tensor
+from lazygraph.tensor import Constant, Operand, Shape, Tensor
 
 
 @rule("NonZero")
@@ -133,11 +134,20 @@ def _one_hot_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         raise ShapeError("depth is no scalar", op=op, operands=rows({"depth": depth}), expected="depth of shape ()")
     exact_rank(op, "values", values, 1)
     if values.known_shape is not None and meet(values.shape[0], 2) is None:
-        raise ShapeError("values are not two", op=op, operands=rows({"values": values}), expected="[off, on]")
+        raise ShapeError(
+            "values are not two",
+            op=op,
+            operands=rows({"values": values}),
+            expected="[off, on]",
+            hint=assume_hint(values.shape[0], 2),
+            sizes=(values.shape[0], 2),
+        )
     if indices.known_shape is None:
         return [(values.dtype, None)]
     axis = axis_of(op, attrs.get("axis", -1), len(indices.shape) + 1, operands={"indices": indices})
     known = known_ints(depth)
+    if known is None and isinstance(depth.origin, Constant) and isinstance(depth.origin.array, np.ndarray):
+        known = [int(depth.origin.array.reshape(-1)[0])]
     count = fresh(op, indices, axis) if known is None else known[0]
     shape: Shape = (*indices.shape[:axis], count, *indices.shape[axis:])
     return [(values.dtype, shape)]

@@ -71,7 +71,11 @@ def option_of(formal: Any) -> str:
 
 
 def dtype_name(kind: str) -> str:
-    """Return our name of ``tensor(float)``; empty for what is no tensor."""
+    """Return our name of ``tensor(float)`` or ``seq(tensor(float))``; empty for maps and sparse tensors."""
+    for word in ("seq", "optional"):
+        if kind.startswith(f"{word}("):
+            inner = dtype_name(kind[len(word) + 1 : -1])
+            return f"{word}({inner})" if inner else ""
     if not kind.startswith("tensor("):
         return ""
     name = kind[7:-1]

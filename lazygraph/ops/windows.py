@@ -16,7 +16,6 @@ from lazygraph.ops.checks import (
     dtype_among,
     exact_rank,
     exactly,
-    fresh,
     rank_at_least,
     rows,
     same_dtype,
@@ -84,8 +83,10 @@ def _rounded_up(
     places = dims.add(dims.floordiv(dims.add(room, stride - 1), stride), 1)
     starts_behind = dims.at_most(dims.add(size, before), dims.multiply(dims.subtract(places, 1), stride))
     if starts_behind is None:
-        never = dims.at_most(after + stride, extent)
-        return places if never else fresh(op, x, i + 2, dims.bounds(places)[1])
+        if dims.at_most(after + stride, extent):
+            return places
+        begun = dims.add(dims.floordiv(dims.add(size, before - 1), stride), 1)
+        return dims.smallest(places, begun)
     return dims.subtract(places, 1) if starts_behind else places
 
 

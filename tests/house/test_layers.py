@@ -50,7 +50,9 @@ SEES = {
 }
 
 # Who may import what is not the standard library, numpy or lazygraph. The reader of onnx's schemas is several files.
-SCHEMA_READER = tuple(f"lazygraph.ops.{name}" for name in ("schema", "signature", "attributes", "inference", "contrib"))
+SCHEMA_READER = tuple(
+    f"lazygraph.ops.{name}" for name in ("schema", "signature", "attributes", "inference", "contrib", "stub")
+)
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "onnx": (*SCHEMA_READER, "lazygraph.export"),
     "onnxruntime": ("lazygraph.export",),

@@ -551,6 +551,17 @@ row(
 
 # Ops with a rule that onnxruntime's CPU provider cannot run.
 NOT_RUN = {"CumProd", "SwiGLU"}
+# Ops with a rule and no function of their own: onnx's node cases run them.
+BY_NAME_ONLY = {
+    "CausalConvWithState",
+    "Col2Im",
+    "DFT",
+    "DeformConv",
+    "LinearAttention",
+    "MaxUnpool",
+    "QLinearConv",
+    "STFT",
+}
 
 
 def _inputs(arrays: tuple[Array, ...], named: bool) -> list[lg.Tensor]:
@@ -633,5 +644,5 @@ def test_every_op_with_a_rule_is_in_the_table() -> None:
                 seen.add(origin.op)
                 pending += [tensor for tensor in origin.inputs if tensor is not None]
     ours = {name for domain, name in _rules if not domain}
-    assert ours - seen <= NOT_RUN
+    assert ours - seen <= NOT_RUN | BY_NAME_ONLY
     assert len(seen & ours) >= 100

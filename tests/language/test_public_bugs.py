@@ -73,9 +73,9 @@ def test_split_takes_sizes_or_a_number_never_both() -> None:
     assert [y.shape for y in lg.split(x, [1, 2, 3])] == [(1,), (2,), (3,)]
     with pytest.raises(lg.ShapeError, match="sum to 6, axis 0 has 7"):
         lg.split(lg.input("x", "float32", [7]), [1, 2, 3])
-    for arguments, attrs in (((x, [3, 3]), {"num_outputs": 2}), ((x,), {})):
+    for sizes, count in (([3, 3], 2), (None, None)):
         with pytest.raises(lg.OperandError, match="exclude each other"):
-            lg.op.Split(*arguments, **attrs)
+            lg.op.Split(x, sizes, num_outputs=count)
 
 
 def test_squeeze_asks_for_axes_beside_names() -> None:

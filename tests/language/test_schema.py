@@ -16,6 +16,8 @@ import lazygraph as lg
 from lazygraph.evaluate import realize
 from lazygraph.ops.core import rule_of
 
+OP: Any = lg.op  # for calls that its types say are wrong
+
 
 def shown(x: lg.Tensor) -> tuple[object, ...]:
     """Return the sizes, to be compared with names and numbers."""
@@ -32,7 +34,7 @@ def _attrs(x: Any) -> Any:
 
 def test_every_operator_is_there() -> None:
     names = {s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated}
-    assert set(dir(lg.op)) == names
+    assert set(dir(lg.op)) == names | {"microsoft", "ml", "preview", "training"}
     assert all(callable(getattr(lg.op, name)) for name in names)
 
 
@@ -90,7 +92,7 @@ def test_optional_operands_may_be_left_out() -> None:
 def test_ops_without_a_rule_ask_the_schema() -> None:
     assert rule_of("LSTM") is None
     x = _x("steps", "batch", 5)
-    y, h, c = lg.op.LSTM(x, np.zeros((1, 12, 5), np.float32), np.zeros((1, 12, 3), np.float32), hidden_size=3)
+    y, h, c = OP.LSTM(x, np.zeros((1, 12, 5), np.float32), np.zeros((1, 12, 3), np.float32), hidden_size=3)
     assert shown(y) == ("steps", 1, "batch", 3)
     assert h.shape == c.shape == (1, "batch", 3)
     assert (y.dtype, h.dtype) == ("float32", "float32")
@@ -125,21 +127,21 @@ def test_operators_without_operands_open_a_graph_or_join_one() -> None:
 
 def test_attributes_are_brought_to_their_kind() -> None:
     x = _x(3, 4)
-    assert _attrs(lg.op.Elu(x, alpha=2)) == {"alpha": 2.0}
-    assert _attrs(lg.op.Elu(x, alpha=1)) == {}
-    assert _attrs(lg.op.Softmax(x, axis=np.int64(0))) == {"axis": 0}
+    assert _attrs(OP.Elu(x, alpha=2)) == {"alpha": 2.0}
+    assert _attrs(OP.Elu(x, alpha=1)) == {}
+    assert _attrs(OP.Softmax(x, axis=np.int64(0))) == {"axis": 0}
     for wrong in (1.0, "1", [1]):
         with pytest.raises(lg.OperandError, match="axis, an int"):
-            lg.op.Softmax(x, axis=wrong)
+            OP.Softmax(x, axis=wrong)
     with pytest.raises(lg.OperandError, match="perm, a list of ints"):
-        lg.op.Transpose(x, perm=1)
+        OP.Transpose(x, perm=1)
     with pytest.raises(lg.OperandError, match="direction, a string"):
-        lg.op.BitShift(_x(2, dtype="uint8"), 1, direction=1)
+        OP.BitShift(_x(2, dtype="uint8"), 1, direction=1)
 
 
 def test_a_fixed_opset_fixes_the_signatures() -> None:
     x = lg.input("x", "float32", ["n", 4], opset=13)
-    y = lg.op.ReduceMean(x, axes=[1], keepdims=0)
+    y = OP.ReduceMean(x, axes=[1], keepdims=0)
     assert shown(y) == ("n",)
     assert _attrs(lg.reduce_mean(x, 1)) == {"keepdims": 0, "axes": [1]}
     with pytest.raises(lg.OperandError, match="at most 1"):
@@ -160,7 +162,7 @@ def test_deprecated_operators_are_refused(name: str) -> None:
         getattr(lg.op, name)
 
 
-@pytest.mark.parametrize("name", ["SequenceEmpty", "SplitToSequence", "Loop", "Scan", "If"])
-def test_sequences_and_subgraphs_are_refused_for_what_they_are(name: str) -> None:
+@pytest.mark.parametrize("name", ["SequenceMap", "Loop", "Scan", "If"])
+def test_operators_with_subgraphs_are_refused_for_what_they_are(name: str) -> None:
     with pytest.raises((lg.UnsupportedError, lg.OperandError, lg.DTypeError)):
         getattr(lg.op, name)(_x(2))

@@ -23,7 +23,14 @@ from lazygraph.models.config import Config
 from lazygraph.models.files import read_json
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from tests.support.checkpoints import Array, write_folder
-from tests.support.deepseek import deepseek_config, deepseek_logits, deepseek_shapes, random_deepseek
+from tests.support.deepseek import (
+    deepseek_config,
+    deepseek_logits,
+    deepseek_shapes,
+    random_deepseek,
+    turned,
+    yarn_frequencies,
+)
 
 Mla = Literal["absorbed", "expanded", "auto"]
 MLAS: tuple[Mla, ...] = ("absorbed", "expanded", "auto")
@@ -176,6 +183,20 @@ def test_a_key_that_a_config_lacks_takes_its_types_own_default(tmp_path: Path) -
         np.testing.assert_allclose(_decode(tmp_path / f"{key}-out", tokens, [9]), wanted, rtol=0, atol=2e-4)
 
 
+def test_the_norms_inside_attention_have_an_epsilon_of_their_own(tmp_path: Path) -> None:
+    # Latents so small that epsilon is half of what their norms divide by.
+    config = deepseek_config(rms_norm_eps=1e-2)
+    tensors = random_deepseek(config)
+    for name in tensors:
+        if name.endswith(("q_a_proj.weight", "kv_a_proj_with_mqa.weight")):
+            tensors[name] = tensors[name] * np.float32(1e-3)
+    write_folder(tmp_path / "in", config, tensors)
+    lg.convert(tmp_path / "in", tmp_path / "out")
+    tokens = np.arange(3, 12)
+    wanted = deepseek_logits(config, tensors, tokens)
+    np.testing.assert_allclose(_decode(tmp_path / "out", tokens, [9]), wanted, rtol=0, atol=2e-4)
+
+
 # --- multi-token prediction ---
 
 
@@ -284,7 +305,7 @@ def _session_with(folder: Path, names: list[str]) -> Runner:
 
 @pytest.mark.parametrize("portable", [False, True])
 def test_absorbed_attention_builds_no_keys_or_values_per_head(exported: Exported, portable: bool) -> None:
-    # Run with a number of rows that is no size of the model's: whatever grows with it is told by its number of elements.
+    # The number of rows is no size of the model's: whatever grows with it is told by its number of elements.
     rows, n = 101, 3
     config = read_json(Path(__file__).parents[1] / "goldens" / "deepseek_v2" / "config.json")
     heads, rank = config["num_attention_heads"], config["kv_lora_rank"]
@@ -488,6 +509,35 @@ def test_the_manifest_counts_the_compressed_cache_in_every_form(exported: Export
     assert [(slot.name, slot.trailing) for slot in manifest.slots] == [("c_kv", (20,)), ("k_pe", (8,))]
     assert manifest.bytes_per_token == manifest.n_layers * 28 * 4
     assert manifest.copied == {}  # every slot is updated in place
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_cached_keys_are_rotated_in_halves_and_latents_are_not_rotated(tmp_path: Path, interleaved: bool) -> None:
+    # One token at every position, in one call and one by one: the first layer keeps one latent, and one key turned.
+    config = deepseek_config(rope_interleave=interleaved)
+    write_folder(tmp_path / "in", config, random_deepseek(config))
+    lg.convert(tmp_path / "in", tmp_path / "out", max_seq_len=16)
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
+    slots = [value for value in session.get_inputs() if value.name.startswith("past.")]
+
+    def kept(pieces: list[int]) -> tuple[Array, Array]:
+        past = {value.name: np.zeros((16, value.shape[-1]), np.float32) for value in slots}
+        done = 0
+        for n in pieces:
+            step = {"input_ids": np.full(n, 5), "past_len": np.array(done), "logits_from": np.array(0)}
+            names = [name.replace("past", "present", 1) for name in past]
+            past = dict(zip(past, session.run(names, {**step, **past}), strict=True))
+            done += n
+        return past["past.0.c_kv"][:done], past["past.0.k_pe"][:done]
+
+    c_kv, k_pe = kept([12])
+    np.testing.assert_allclose(c_kv, np.repeat(c_kv[:1], 12, axis=0), rtol=1e-6)
+    wanted = turned(np.repeat(k_pe[:1], 12, axis=0), np.arange(12), np.array(yarn_frequencies(config, 8)), False)
+    np.testing.assert_allclose(k_pe, wanted, rtol=0, atol=1e-5)
+    assert np.abs(k_pe[1:] - k_pe[0]).max(-1).min() > 0.1
+    for again in (kept([1] * 12), kept([5, 1, 6])):
+        np.testing.assert_allclose(again[0], c_kv, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(again[1], k_pe, rtol=0, atol=1e-5)
 
 
 # --- what cannot be served is refused ---

@@ -12,7 +12,14 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-_CODES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int64": "I64"}
+_CODES = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float64": "F64",
+    "int64": "I64",
+    "float8_e4m3fn": "F8_E4M3",
+}
 
 
 def small_config(model_type: str = "llama", **changes: Any) -> dict[str, Any]:

@@ -48,7 +48,9 @@ def deepseek_config(model_type: str = "deepseek_v3", **changes: Any) -> dict[str
         "vocab_size": 40,
         **changes,
     }
-    return {key: value for key, value in config.items() if value is not None or key in changes and key == "q_lora_rank"}
+    return {
+        key: value for key, value in config.items() if value is not None or (key in changes and key == "q_lora_rank")
+    }
 
 
 def deepseek_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

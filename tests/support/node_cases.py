@@ -9,25 +9,55 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx.backend.test.runner import Runner
 
 import lazygraph as lg
 from lazygraph import dims
 from lazygraph.dims import Size
+from lazygraph.dtypes import dtype_of_onnx
+from lazygraph.evaluate import realize
+from lazygraph.export.session import Session, open_session
 from lazygraph.export.versions import LOWEST
-from lazygraph.ops.schema import DOMAINS, call_op
+from lazygraph.ops.schema import call_op
 
 Array = np.ndarray[Any, Any]
 
-# Operands at the first place whose numbers decide the shape of the result; from the second on, all small integers may.
-_DECISIVE = {"ConstantOfShape": (0,), "Range": (0, 1, 2), "Resize": (2,), "Upsample": (1,), "OneHot": (1,)}
+# Places of the operands whose numbers decide the shape of the result. A reduction's axes: every operator of that name.
+_DECISIVE: dict[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "ConstantOfShape": (0,),
+    "DFT": (1, 2),
+    "Expand": (1,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1),
+    "OneHot": (1,),
+    "Pad": (1, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (2, 3),
+    "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Unsqueeze": (1,),
+}
 
 
 class Case(NamedTuple):
-    """One case: a node, what goes in (None: left out), and what comes out (None: not asked for)."""
+    """One case: a node, what the model is fed, what the node reads (None: left out) and gives (None: not asked for)."""
 
     name: str
     model: onnx.ModelProto
+    feeds: dict[str, Any]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
     rtol: float
@@ -36,12 +66,8 @@ class Case(NamedTuple):
     @property
     def node(self) -> onnx.NodeProto:
         """The one node."""
-        return self.model.graph.node[0]
-
-    @property
-    def feeds(self) -> dict[str, Any]:
-        """What goes in, by name."""
-        return {name: value for name, value in zip(self.node.input, self.inputs, strict=True) if name}
+        node: onnx.NodeProto = self.model.graph.node[0]
+        return node
 
     @property
     def opset(self) -> int | None:
@@ -64,20 +90,19 @@ def node_cases() -> dict[str, Case]:
 
 def _case(given: Any) -> Case:
     node = given.model.graph.node[0]
-    inputs, outputs = given.data_sets[0]
-    return Case(
-        given.name, given.model, _placed(node.input, inputs), _placed(node.output, outputs), given.rtol, given.atol
-    )
-
-
-def _placed(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
-    waiting = iter(values)
-    return tuple(_value(next(waiting)) if name else None for name in names)
+    fed, expected = given.data_sets[0]
+    feeds = {value.name: _value(array) for value, array in zip(given.model.graph.input, fed, strict=True)}
+    results = {value.name: _value(array) for value, array in zip(given.model.graph.output, expected, strict=True)}
+    inputs = tuple(feeds[name] if name else None for name in node.input)
+    outputs = tuple(results[name] if name else None for name in node.output)
+    return Case(given.name, given.model, feeds, inputs, outputs, given.rtol, given.atol)
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, TensorProto):
         return _array(numpy_helper.to_array(value))
+    if isinstance(value, (list, tuple)):
+        return [_value(item) for item in value]
     return _array(value) if isinstance(value, (np.ndarray, np.generic)) else value
 
 
@@ -91,42 +116,75 @@ def has_subgraph(case: Case) -> bool:
     return any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in case.node.attribute)
 
 
-def all_tensors(case: Case) -> bool:
-    """Return whether nothing but tensors goes in and comes out."""
+def holds_tensors(case: Case) -> bool:
+    """Return whether a sequence or an optional goes in or comes out."""
     values = [*case.model.graph.input, *case.model.graph.output]
-    return all(value.type.HasField("tensor_type") for value in values)
+    return any(not value.type.HasField("tensor_type") for value in values)
 
 
-def build(case: Case, symbolic: bool = False, constants: bool = True) -> tuple[lg.Tensor | None, ...]:
+def type_name(kind: TypeProto) -> str:
+    """Return lazygraph's name of a type: ``float32``, ``seq(int64)``."""
+    if kind.HasField("sequence_type"):
+        return f"seq({type_name(kind.sequence_type.elem_type)})"
+    if kind.HasField("optional_type"):
+        return f"optional({type_name(kind.optional_type.elem_type)})"
+    return dtype_of_onnx(kind.tensor_type.elem_type).name
+
+
+def build(
+    case: Case, symbolic: bool = False, constants: bool = True, numbers: set[int] | None = None
+) -> tuple[lg.Tensor | None, ...]:
     """Return what ``lg.op`` makes of the case: one tensor per output of the node.
 
     Args:
         case: What to build.
-        symbolic: Sizes other than 1 are names, one per number.
-        constants: Operands whose numbers may decide a shape are constants; otherwise all are inputs.
+        symbolic: Sizes other than 1 are names, one per number. A number that the case itself demands (a kernel_shape, a
+            total of two sizes) stays a number: named, it is refused, which is right.
+        constants: Operands whose numbers decide a shape are constants; otherwise all are inputs.
+        numbers: Takes the numbers that were demanded.
     """
+    fixed = set() if numbers is None else numbers
+    while True:
+        try:
+            return _built(case, symbolic, constants, fixed)
+        except lg.ShapeError as error:
+            demanded = _demanded(case, error) - fixed if symbolic else set()
+            if not demanded:
+                raise
+            fixed |= demanded
+
+
+def _demanded(case: Case, error: lg.ShapeError) -> set[int]:
+    """Return the numbers of the sizes that met, where the two are equal in the case; else all that it has."""
+    sizes: tuple[Size, ...] = getattr(error, "sizes", ())
+    if len(sizes) == 2 and evaluated(sizes[0]) == evaluated(sizes[1]) is not None:
+        return {int(name[1:]) for size in sizes for name in dims.names(size)}
+    return {size for value in case.inputs if isinstance(value, np.ndarray) for size in value.shape}
+
+
+def _built(case: Case, symbolic: bool, constants: bool, fixed: set[int]) -> tuple[lg.Tensor | None, ...]:
+    node = case.node
     graph = lg.Graph(case.opset)
+    types = {entry.name: type_name(entry.type) for entry in case.model.graph.input}
     operands: list[lg.Tensor | None] = []
-    for place, (name, value) in enumerate(zip(case.node.input, case.inputs, strict=True)):
+    for place, (name, value) in enumerate(zip(node.input, case.inputs, strict=True)):
         if not name:
             operands.append(None)
         elif name in graph.inputs:
             operands.append(graph.inputs[name])
-        elif constants and _decisive(case.node.op_type, place, value):
+        elif constants and (place in _DECISIVE.get(node.op_type, ()) or (node.op_type.startswith("Reduce") and place)):
             operands.append(graph.constant(value))
+        elif "(" in types[name]:
+            operands.append(graph.input(name, types[name]))
         else:
-            shape: list[Any] = [f"s{size}" if symbolic and size != 1 else size for size in value.shape]
+            shape = [f"s{size}" if symbolic and size != 1 and size not in fixed else size for size in value.shape]
             operands.append(graph.input(name, value.dtype, shape))
-    attributes = {attribute.name: _attribute(attribute) for attribute in case.node.attribute}
-    made = call_op(case.node.op_type, operands, attributes, graph, case.node.domain)
+    attributes = {attribute.name: _attribute(attribute) for attribute in node.attribute}
+    if node.op_type == "Split" and len(operands) == 1:
+        attributes["num_outputs"] = len(case.outputs)  # before opset 18 the node's outputs were counted
+    made = call_op(node.op_type, operands, attributes, graph, node.domain)
     found = made if isinstance(made, tuple) else (made,)
     return found[: len(case.outputs)]
-
-
-def _decisive(op: str, place: int, value: Array) -> bool:
-    if op in _DECISIVE:
-        return place in _DECISIVE[op] or (place > 0 and value.dtype.kind == "i" and value.ndim <= 1)
-    return place > 0 and value.ndim <= 1 and value.dtype.kind == "i" and value.dtype.itemsize >= 4
 
 
 def _attribute(attribute: AttributeProto) -> Any:
@@ -140,12 +198,7 @@ def _attribute(attribute: AttributeProto) -> Any:
     return value
 
 
-def place_of(domain: str) -> str:
-    """Return the name of a domain under ``lg.op``, empty for ai.onnx."""
-    return next((place for place, other in DOMAINS.items() if other == domain), "")
-
-
-def evaluated(size: Size, unknown: int) -> int | None:
+def evaluated(size: Size) -> int | None:
     """Return the number that a symbolic size has in its case; None where only the run can tell."""
     if isinstance(size, int):
         return size
@@ -164,14 +217,17 @@ def shape_faults(case: Case, made: Sequence[lg.Tensor | None], strict: bool) -> 
     """
     found: list[str] = []
     unknown = 0
-    for i, (tensor, wanted) in enumerate(zip(made, case.outputs, strict=True)):
-        if wanted is None:
+    types = {entry.name: type_name(entry.type) for entry in case.model.graph.output}
+    for i, (tensor, wanted, name) in enumerate(zip(made, case.outputs, case.node.output, strict=True)):
+        if not name:
             continue
         if tensor is None:
             found.append(f"output {i} is missing")
             continue
-        if tensor.dtype != lg.Graph().constant(wanted).dtype:
-            found.append(f"output {i} is {tensor.dtype}, not {wanted.dtype}")
+        if tensor.dtype.name != types[name]:
+            found.append(f"output {i} is {tensor.dtype}, not {types[name]}")
+        if not isinstance(wanted, np.ndarray):
+            continue
         shape = tensor.known_shape
         if shape is None:
             unknown += 1
@@ -180,7 +236,7 @@ def shape_faults(case: Case, made: Sequence[lg.Tensor | None], strict: bool) -> 
             found.append(f"output {i} is {shape}, not {wanted.shape}")
             continue
         for size, number in zip(shape, wanted.shape, strict=True):
-            value = evaluated(size, number)
+            value = evaluated(size)
             unknown += value is None
             if value is not None and value != number:
                 found.append(f"output {i} is {shape}, not {wanted.shape}")
@@ -188,3 +244,29 @@ def shape_faults(case: Case, made: Sequence[lg.Tensor | None], strict: bool) -> 
     if strict and unknown:
         found.append(f"{unknown} sizes are not known: {[None if t is None else t.known_shape for t in made]}")
     return found, unknown
+
+
+def original(case: Case) -> list[Any]:
+    """Return what onnxruntime makes of onnx's own model of the case."""
+    session = Session(open_session(case.model, severity=4))
+    names = [name for name in case.node.output if name]
+    found = session.run({name: case.feeds[name] for name in session.inputs}, names)
+    return [found[name] for name in names]
+
+
+def rebuilt(case: Case) -> list[Any]:
+    """Return what onnxruntime makes of the case as ``lg.op`` builds it."""
+    made = build(case)
+    wanted = [tensor for tensor, name in zip(made, case.node.output, strict=True) if name and tensor is not None]
+    needed = wanted[0].graph.inputs
+    return realize(wanted, {name: value for name, value in case.feeds.items() if name in needed})
+
+
+def differences(case: Case, results: Sequence[Any]) -> str:
+    """Return how the results differ from what is expected, beyond the case's tolerances; empty where they do not."""
+    wanted = [value for value, name in zip(case.outputs, case.node.output, strict=True) if name]
+    try:
+        Runner.assert_similar_outputs(wanted, list(results), case.rtol, case.atol)
+    except (AssertionError, TypeError) as error:
+        return str(error).strip()
+    return ""

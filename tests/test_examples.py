@@ -1,0 +1,62 @@
+"""Every example is a short program that runs as it stands, writes a file that plain onnxruntime runs, and is right."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def _run(example: Path, folder: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(example), "made.onnx"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_the_examples_are_there() -> None:
+    assert {"mla_block.py", "two_projection.py"} <= {example.name for example in EXAMPLES}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_is_short_and_says_what_it_is(example: Path) -> None:
+    text = example.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 60
+    assert text.startswith('"""')
+
+
+def _in_pieces_as_at_once(printed: list[str]) -> None:
+    differences = [float(found[1]) for line in printed if (found := re.search(r"largest difference (\S+)$", line))]
+    assert len(differences) == 3
+    assert max(differences) < 1e-5
+
+
+def test_the_latent_block_keeps_what_it_says_and_chooses_per_run(tmp_path: Path) -> None:
+    _in_pieces_as_at_once(_run(ROOT / "examples" / "mla_block.py", tmp_path))
+    graph = onnx.load(tmp_path / "made.onnx").graph
+    sizes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in graph.input}
+    assert sizes["past.0.c_kv"] == [32, 16]
+    assert sizes["past.0.k_pe"] == [32, 8]
+    assert sum(node.op_type == "If" for node in graph.node) == 1
+
+
+def test_the_two_projection_decoder_has_one_slot_per_layer(tmp_path: Path) -> None:
+    printed = _run(ROOT / "examples" / "two_projection.py", tmp_path)
+    assert "a token costs 256 bytes" in printed[0]
+    _in_pieces_as_at_once(printed)
+    graph = onnx.load(tmp_path / "made.onnx").graph
+    assert [value.name for value in graph.output] == ["y", "present.0.kept", "present.1.kept"]
