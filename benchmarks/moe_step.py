@@ -3,8 +3,8 @@
 64 experts of 1,408 in a model of 2,048, 6 chosen by a softmax router, random weights. The mixture as models use it
 (com.microsoft.MoE) and by ai.onnx operators alone (--portable) read 6 experts' weights per token, so they are compared
 with one dense feed-forward that is 6 experts wide. Every step reads another token, whose experts are others; rounds are
-interleaved. Router, choice and weighing are part of the mixture's time. With --cpu the process's own CPU time is counted,
-on one thread only: others on the machine disturb it less than the wall clock.
+interleaved. Router, choice and weighing are part of the mixture's time. With --cpu the process's own CPU time is
+counted, on one thread only: others on the machine disturb it less than the wall clock.
 
     python benchmarks/moe_step.py [--rounds 40] [--folder DIR] [--cpu]
 
