@@ -46,6 +46,8 @@ bench: $(VENV)/.dev  ## Measure what the README claims
 	$(PY) benchmarks/build_nodes.py
 	$(PY) benchmarks/append_cost.py
 	$(PY) benchmarks/decode_speed.py
+	$(PY) benchmarks/mla_decode.py --no-peer
+	$(PY) benchmarks/moe_step.py
 
 dist: $(VENV)/.dev  ## Build the wheel and the sdist
 	$(PY) -m build

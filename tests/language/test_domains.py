@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import lazygraph as lg
@@ -126,16 +127,16 @@ def test_every_contrib_schema_can_be_read() -> None:
         assert schema.min_input <= schema.max_input
 
 
+@pytest.mark.skipif(not onnxruntime.__version__.startswith("1.32"), reason="the table is that of onnxruntime 1.32")
 def test_the_contrib_table_is_that_of_the_installed_onnxruntime() -> None:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     from lazygraph.export import contribs
 
-    if not callable(getattr(state, "get_all_operator_schema", None)):
-        pytest.skip("this build of onnxruntime does not tell its schemas")
     assert TABLE.strip("\n") == contribs.written(state.get_all_operator_schema())
 
 
+@pytest.mark.skipif(not onnxruntime.__version__.startswith("1.32"), reason="the table is that of onnxruntime 1.32")
 def test_the_contrib_table_says_what_onnxruntimes_schemas_say() -> None:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
