@@ -54,7 +54,7 @@ def prefill(decoder: lg.Decoder, length: int) -> float:
 
 def read_rate(nbytes: int) -> float:
     """Return how often per second two threads can read so many bytes."""
-    halves = np.array_split(np.zeros(nbytes // 4, np.float32), 2)
+    halves = np.array_split(np.ones(nbytes // 4, np.float32), 2)
     with ThreadPoolExecutor(2) as pool:
         best = 1e9
         for _ in range(8):
