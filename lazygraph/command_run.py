@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 
 from lazygraph.command_export import size
 from lazygraph.errors import OperandError, UnsupportedError
@@ -15,7 +16,8 @@ from lazygraph.models.tokenizer import Tokenizer
 def run(options: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     began = time.perf_counter()
-    decoder = Decoder.open(options.folder, options.provider, options.threads)
+    with loading(options.folder):
+        decoder = Decoder.open(options.folder, options.provider, options.threads)
     if not (decoder.folder / "tokenizer.json").is_file():
         raise UnsupportedError(
             f"{options.folder} has no tokenizer",
@@ -43,6 +45,15 @@ def run(options: argparse.Namespace) -> int:
     if options.stats:
         print(_stats(decoder, len(ids), opened - began, opened, arrivals), file=sys.stderr)
     return 0
+
+
+def loading(folder: str) -> AbstractContextManager[object]:
+    """Show on stderr that a model is being loaded; nothing where stderr is no terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(f"loading {folder}")
 
 
 def _prompt_ids(options: argparse.Namespace, tokenizer: Tokenizer) -> list[int]:

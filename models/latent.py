@@ -133,7 +133,8 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
         logits, note = head(parameters, x, table, model.tied)
     expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
     kept = model.kv_rank + model.rope_dim
-    size_note = f"the cache keeps {kept:,} numbers per token and layer; expanded it would be {expanded:,}"
+    held = [f"{count:,} ({precision.stored.nbytes(count):,} bytes)" for count in (kept, expanded)]
+    size_note = f"numbers in the cache per token and layer: {held[0]}; expanded it would be {held[1]}"
     return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, size_note))
 
 

@@ -493,7 +493,9 @@ def test_the_published_configs_build_and_report_the_compressed_cache(
     assert layout.trailing == ((512,), (64,))
     assert sum(math.prod(sizes) for sizes in layout.trailing) == kept
     assert layout.n_layers == values["num_hidden_layers"]
-    assert f"the cache keeps {kept:,} numbers per token and layer; expanded it would be {expanded:,}" in graph.notes
+    compressed, whole = f"{kept:,} ({4 * kept:,} bytes)", f"{expanded:,} ({4 * expanded:,} bytes)"
+    note = f"numbers in the cache per token and layer: {compressed}; expanded it would be {whole}"
+    assert note in graph.notes
     assert graph.vocab_size == values["vocab_size"]
     assert graph.max_position == 163840
 
