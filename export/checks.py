@@ -9,7 +9,7 @@ from lazygraph import dims
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import DType, dtype_of_onnx, int64
 from lazygraph.errors import ExportError, ShapeError
-from lazygraph.export import versions
+from lazygraph.export import versions, wire
 from lazygraph.export.lower import type_of
 from lazygraph.export.program import Program
 from lazygraph.export.stored import Stored
@@ -27,6 +27,7 @@ FAULTS: dict[tuple[str, str], tuple[str, str]] = {
         "onnx 1.23 rejects it in strict mode: its body's Constant gets no value",
     ),
 }
+_FAULTY = {op for _, op in FAULTS}
 
 # Weights of at most so many elements take part with their numbers: shapes and axes.
 _SHOWN = 1024
@@ -42,7 +43,9 @@ def check(program: Program, model: ModelProto) -> None:
     Raises:
         ExportError: onnx refuses the model, or infers another type or shape than lazygraph.
     """
-    _second_opinion(program, _checkable(program, model))
+    content, types = _checkable(program, model)
+    if content:
+        _second_opinion(program, content, types)
 
 
 def declared_shapes(program: Program) -> None:
@@ -84,35 +87,55 @@ def _refuse_declared(name: str, tensor: Tensor, declared: Shape, what: str) -> N
 # ---- the model that is checked ------------------------------------------------------------------------------------
 
 
-def _checkable(program: Program, model: ModelProto) -> ModelProto:
-    """Return a copy with weights as inputs, lazygraph's types for every value, and no node that onnx cannot judge."""
-    from onnx import GraphProto, ModelProto
+def _checkable(program: Program, model: ModelProto) -> tuple[bytes, bytes]:
+    """Return a copy with weights as inputs and no node that onnx cannot judge; and lazygraph's types for every value.
 
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
-    del graph.value_info[:]
-    graph.initializer.extend([stored.proto() for stored in program.weights if _shown(stored)])
+    The second goes behind the first: protobuf merges what it reads twice. The first is empty where nothing is left to
+    check.
+    """
+    from onnx import ModelProto
 
-    types = _TypeBytes()
-    unseen = {node for node in program.nodes if _opaque(node)}
-    inputs = [
-        types.entry(11, stored.name, stored.dtype, stored.shape) for stored in program.weights if not _shown(stored)
-    ]
-    values = [
-        types.entry(11 if node in unseen else 13, name, tensor.dtype, tensor.known_shape)
-        for node, name, tensor in _values(program)
-        if node in unseen or (name not in program.outputs and node not in program.places)
-    ]
-    graph.MergeFrom(GraphProto.FromString(b"".join([*inputs, *values])))
-    if unseen:
-        _cut(copy, {name for node, name in zip(program.nodes, program.node_names, strict=True) if node in unseen})
-    _give_ranks(program, graph, unseen)
-    shaped = [output for output in graph.output if not _without_rank(output)]
-    if len(shaped) < len(graph.output):  # onnx's checker asks for a rank, which only the run can tell
-        del graph.output[:]
-        graph.output.extend(shaped)
-    return copy
+    graph = model.graph
+    unseen = {node for node in program.nodes if (node.domain or node.op in _FAULTY) and _opaque(node)}
+    inputs, values = [wire.packed(wire.field(wire.GRAPH, fields)) for fields in _told(program, unseen)]
+    if unseen or graph.value_info or any(_without_rank(output) for output in graph.output):
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        graph = copy.graph
+        del graph.value_info[:]
+        copy.MergeFromString(inputs + values)
+        if unseen:
+            _cut(copy, {name for node, name in zip(program.nodes, program.node_names, strict=True) if node in unseen})
+        _give_ranks(program, graph, unseen)
+        shaped = [output for output in graph.output if not _without_rank(output)]
+        if len(shaped) < len(graph.output):  # onnx's checker asks for a rank, which only the run can tell
+            del graph.output[:]
+            graph.output.extend(shaped)
+        model, inputs, values = copy, b"", b""
+    if not graph.node or not graph.output:
+        return b"", b""
+    content: bytes = model.SerializeToString()
+    return content + inputs, values
+
+
+def _told(program: Program, unseen: set[Node]) -> tuple[str, str]:
+    """Return the fields of the graph that onnx is told and the file does not have: for weights, and types of values."""
+    types = _Types()
+    shown = [stored.proto().SerializeToString() for stored in program.weights if _shown(stored)]
+    inputs = [wire.field(wire.INITIALIZER, wire.letters(content)) for content in shown]
+    values: list[str] = []
+    for stored in program.weights:
+        if not _shown(stored):
+            inputs.append(wire.value(wire.INPUT, stored.name, types.kind(stored.dtype, stored.shape)))
+    named, placed = program.outputs, program.places
+    known = types.by_place
+    for node, name, tensor in _values(program):
+        kind = known.get((id(tensor.known_shape), tensor.dtype.onnx)) or types.kind(tensor.dtype, tensor.known_shape)
+        if node in unseen:
+            inputs.append(wire.value(wire.INPUT, name, kind))
+        elif name not in named and node not in placed:
+            values.append(wire.value(wire.VALUE_INFO, name, kind))
+    return "".join(inputs), "".join(values)
 
 
 def _give_ranks(program: Program, graph: GraphProto, unseen: set[Node]) -> None:
@@ -138,35 +161,24 @@ def _without_rank(output: ValueInfoProto) -> bool:
     return output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape")
 
 
-class _TypeBytes:
-    """Fields of a ``GraphProto`` for typed values, as bytes: most types recur, and are encoded once."""
+class _Types:
+    """``type`` fields of a ``ValueInfoProto``, as letters: most types recur, and are encoded once."""
 
     def __init__(self) -> None:
-        self._types: dict[object, bytes] = {}
-        self._by_place: dict[tuple[int, int], bytes] = {}
+        self._types: dict[object, str] = {}
+        self.by_place: dict[tuple[int, int], str] = {}
 
-    def entry(self, field: int, name: str, dtype: DType, shape: Shape | None) -> bytes:
-        """Return a ``ValueInfoProto`` as that field: 11 is ``input``, 13 is ``value_info``."""
+    def kind(self, dtype: DType, shape: Shape | None) -> str:
+        """Return the field of a type; the shape must live as long as this."""
         place = id(shape), dtype.onnx
-        kind = self._by_place.get(place)
+        kind = self.by_place.get(place)
         if kind is None:
             key = shape, dtype.onnx
             kind = self._types.get(key)
             if kind is None:
-                kind = self._types[key] = _field(2, type_of(dtype, shape).SerializeToString())
-            self._by_place[place] = kind
-        return _field(field, _field(1, name.encode()) + kind)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Return a length-delimited protobuf field."""
-    length = len(content)
-    head = bytearray((number << 3 | 2,))
-    while length > 127:
-        head.append(length & 127 | 128)
-        length >>= 7
-    head.append(length)
-    return bytes(head) + content
+                kind = self._types[key] = wire.field(2, wire.letters(type_of(dtype, shape).SerializeToString()))
+            self.by_place[place] = kind
+        return kind
 
 
 def _shown(stored: Stored) -> bool:
@@ -203,18 +215,15 @@ def _without(graph: GraphProto, opaque: set[str]) -> None:
                 _without(attribute.g, opaque)
 
 
-def _second_opinion(program: Program, model: ModelProto) -> None:
+def _second_opinion(program: Program, content: bytes, types: bytes) -> None:
     """Let onnx check the structure and infer every value again; it must not contradict what it was told."""
-    from onnx import checker, shape_inference
+    from onnx import ModelProto, checker, shape_inference
 
-    if not model.graph.node or not model.graph.output:
-        return
-    content = model.SerializeToString()
     try:
         checker.check_model(content)
-        shape_inference.infer_shapes(content, check_type=True, strict_mode=True, data_prop=True)
+        shape_inference.infer_shapes(content + types, check_type=True, strict_mode=True, data_prop=True)
     except (checker.ValidationError, shape_inference.InferenceError) as error:
-        _explain(program, model)
+        _explain(program, ModelProto.FromString(content))
         raise _located(program, error) from error
 
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from lazygraph.dtypes import DType, as_dtype
 from lazygraph.errors import ExportError, OperandError
-from lazygraph.export import versions
-from lazygraph.export.program import Program
+from lazygraph.export import versions, wire
+from lazygraph.export.program import Origin, Program
 from lazygraph.export.stored import pack
 from lazygraph.origins import Body
 from lazygraph.tensor import Node, Shape
 from lazygraph.version import VERSION
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+    from onnx import AttributeProto, GraphProto, ModelProto, TypeProto, ValueInfoProto
 
 GRAPH_NAME = "lazygraph"
 
@@ -58,7 +58,7 @@ def lower(
         write_type(graph.input.add(name=name), tensor.dtype, tensor.known_shape)
     for name, tensor in program.outputs.items():
         write_type(graph.output.add(name=name), tensor.dtype, program.declared.get(name, tensor.known_shape))
-    _write_nodes(program, graph)
+    graph.MergeFromString(wire.packed(_Nodes(program).of(None)))
     if value_info:
         _write_value_info(program, graph)
     return model
@@ -93,71 +93,90 @@ def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> Non
 
 def _ir(program: Program, domains: Mapping[str, int], wanted: int | None) -> int:
     dtypes = {tensor.dtype for tensor in program.inputs.values()} | {stored.dtype for stored in program.weights}
-    dtypes.update([tensor.dtype for node in program.nodes for tensor in node.outputs])
+    dtypes.update({tensor.dtype.onnx: tensor.dtype for node in program.nodes for tensor in node.outputs}.values())
     needed = versions.ir_version(domains, dtypes)
     if wanted is not None and wanted < needed:
         raise OperandError(f"IR version {wanted}", op="export", expected=f"at least {needed}, which the program needs")
     return wanted or needed
 
 
-def _write_nodes(program: Program, graph: GraphProto) -> None:
-    """Write every node: those of the graph itself, and those of bodies into the attributes that they become."""
-    by_body: dict[Body | None, list[tuple[Node, str]]] = {}
-    for node, name in zip(program.nodes, program.node_names, strict=True):
-        place = program.places.get(node)
-        by_body.setdefault(None if place is None else place.body, []).append((node, name))
-    _write_body(program, graph, by_body, None, {})
+class _Nodes:
+    """Writes nodes as bytes: those of the graph itself, and those of bodies into the attributes that they become."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.by_body: dict[Body | None, list[tuple[Node, str]]] = {}
+        self.tails: dict[object, str] = {}
+        self.operands = _Operands(program)
+        places = program.places
+        for node, name in zip(program.nodes, program.node_names, strict=True) if places else ():
+            place = places.get(node)
+            self.by_body.setdefault(None if place is None else place.body, []).append((node, name))
+        if not places:
+            self.by_body[None] = list(zip(program.nodes, program.node_names, strict=True))
+
+    def of(self, body: Body | None) -> str:
+        """Return the nodes of a body as fields of its graph: 1 an operand, 2 a result, 3 the name."""
+        names, operands, tails = self.program.names, self.operands, self.tails
+        text, varint = wire.text, wire.varint
+        parts: list[str] = []
+        for node, node_name in self.by_body.get(body, []):
+            inputs = node.inputs
+            while inputs and inputs[-1] is None:
+                inputs = inputs[:-1]
+            given = "".join([_LEFT_OUT if x is None else operands[x.origin][x.index] for x in inputs])
+            tail = None if node.attrs or node.domain or node.bodies else tails.get(node.op)
+            if tail is None:
+                tail = _tail(node, tails)
+                for inner in node.bodies:
+                    tail += wire.field(wire.ATTRIBUTE, self._attribute(node_name, inner))
+            own = text(node_name)
+            outputs: Sequence[str] = names[node]
+            if len(outputs) == 1:
+                result = own if outputs[0] == node_name else text(outputs[0])
+                operands[node] = (f"\x0a{result}",)
+                content = f"{given}\x12{result}\x1a{own}{tail}"
+            else:
+                if "" in outputs:
+                    outputs = _kept(node, node_name, outputs)
+                results = [text(name) for name in outputs]
+                operands[node] = [f"\x0a{result}" for result in results]
+                content = f"{given}\x12{_NEXT.join(results)}\x1a{own}{tail}"
+            parts.append(f"\x0a{varint(len(content))}{content}")
+        for copy in self.program.copies:
+            if copy.body is body:
+                parts.append(wire.field(wire.NODE, wire.identity(copy.name, copy.source, copy.target)))
+        return "".join(parts)
+
+    def _attribute(self, node_name: str, body: Body) -> str:
+        """Return one body of a node as its attribute."""
+        from onnx import AttributeProto, GraphProto
+
+        program = self.program
+        graph = GraphProto(name=f"{node_name}.{body.name}")
+        for tensor in body.inputs:
+            write_type(graph.input.add(name=program.name_of(tensor)), tensor.dtype, tensor.known_shape)
+        for tensor, name in zip(body.outputs, program.results[body], strict=True):
+            write_type(graph.output.add(name=name), tensor.dtype, tensor.known_shape)
+        made = AttributeProto(name=body.name, type=AttributeProto.GRAPH)
+        content = wire.letters(graph.SerializeToString()) + self.of(body)
+        return wire.letters(made.SerializeToString()) + wire.field(wire.ATTRIBUTE_GRAPH, content)
 
 
-def _write_body(
-    program: Program,
-    graph: GraphProto,
-    by_body: Mapping[Body | None, list[tuple[Node, str]]],
-    body: Body | None,
-    cache: dict[object, list[AttributeProto]],
-) -> None:
-    add = graph.node.add
-    names = program.names
-    for node, node_name in by_body.get(body, []):
-        inputs = ["" if tensor is None else names[tensor.origin][tensor.index] for tensor in node.inputs]
-        while inputs and not inputs[-1]:
-            inputs.pop()
-        outputs: Sequence[str] = names[node]
-        if "" in outputs:
-            outputs = _kept(node, node_name, outputs)
-        if node.attrs:
-            proto = add(
-                op_type=node.op, name=node_name, input=inputs, output=outputs, attribute=_attributes(node, cache)
-            )
-        else:
-            proto = add(op_type=node.op, name=node_name, input=inputs, output=outputs)
-        if node.domain:
-            proto.domain = node.domain
-        for inner in node.bodies:
-            _write_inner(program, proto, node_name, by_body, inner, cache)
-    for copy in program.copies:
-        if copy.body is body:
-            add(op_type="Identity", name=copy.name, input=[copy.source], output=[copy.target])
+class _Operands(dict[Origin, Sequence[str]]):
+    """By origin, each of its values as a node reads it; what no node made is encoded when it is first read."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self._program = program
+
+    def __missing__(self, origin: Origin) -> Sequence[str]:
+        made = self[origin] = [f"\x0a{wire.text(name)}" for name in self._program.names[origin]]
+        return made
 
 
-def _write_inner(
-    program: Program,
-    proto: NodeProto,
-    node_name: str,
-    by_body: Mapping[Body | None, list[tuple[Node, str]]],
-    body: Body,
-    cache: dict[object, list[AttributeProto]],
-) -> None:
-    """Write one body of a node as its attribute."""
-    from onnx import AttributeProto
-
-    graph = proto.attribute.add(name=body.name, type=AttributeProto.GRAPH).g
-    graph.name = f"{node_name}.{body.name}"
-    for tensor in body.inputs:
-        write_type(graph.input.add(name=program.name_of(tensor)), tensor.dtype, tensor.known_shape)
-    _write_body(program, graph, by_body, body, cache)
-    for tensor, name in zip(body.outputs, program.results[body], strict=True):
-        write_type(graph.output.add(name=name), tensor.dtype, tensor.known_shape)
+_LEFT_OUT = f"\x0a{wire.text('')}"
+_NEXT = "\x12"
 
 
 def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> list[str]:
@@ -176,15 +195,24 @@ def _kept(node: Node, node_name: str, outputs: Sequence[str]) -> list[str]:
     return kept
 
 
-def _attributes(node: Node, cache: dict[object, list[AttributeProto]]) -> list[AttributeProto]:
-    try:
-        key = (node.op, *[(name, type(value), _hashable(value)) for name, value in node.attrs.items()])
-        found = cache.get(key)
-    except TypeError:  # an array: not hashable, and rare
-        return [attribute(node, name, value) for name, value in node.attrs.items()]
+def _tail(node: Node, tails: dict[object, str]) -> str:
+    """Return what a node shares with every call of its kind."""
+    key: object = (node.op, node.domain) if node.domain or node.attrs else node.op
+    if node.attrs:
+        try:
+            key = (key, *[(name, type(value), _hashable(value)) for name, value in node.attrs.items()])
+            hash(key)
+        except TypeError:  # an array: not hashable, and rare
+            return _made_tail(node)
+    found = tails.get(key)
     if found is None:
-        found = cache[key] = [attribute(node, name, value) for name, value in node.attrs.items()]
+        found = tails[key] = _made_tail(node)
     return found
+
+
+def _made_tail(node: Node) -> str:
+    attributes = [wire.letters(attribute(node, name, value).SerializeToString()) for name, value in node.attrs.items()]
+    return wire.tail(node.op, node.domain, attributes)
 
 
 def _hashable(value: Any) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TypeAlias
 
 from lazygraph.dims import SizeLike
@@ -144,9 +145,11 @@ def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set
     nodes: list[Node] = []
     constants: list[Constant] = []
     read: set[tuple[int, int]] = set()
-    waiting = list(outputs)
+    waiting: list[Tensor | None] = list(outputs)
     while waiting:
         tensor = waiting.pop()
+        if tensor is None:
+            continue
         origin = tensor.origin
         kind = type(origin)
         if kind is Node and len(origin.outputs) > 1:  # type: ignore[union-attr]
@@ -156,11 +159,13 @@ def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set
         seen.add(origin)
         if kind is Node:
             nodes.append(origin)  # type: ignore[arg-type]
-            waiting += origin.needs()  # type: ignore[union-attr]
+            waiting += origin.inputs  # type: ignore[union-attr]
+            for body in origin.bodies:  # type: ignore[union-attr]
+                waiting += body.outputs
         elif kind is Constant:
             constants.append(origin)  # type: ignore[arg-type]
-    nodes.sort(key=lambda node: node.serial)
-    constants.sort(key=lambda constant: constant.serial)
+    nodes.sort(key=attrgetter("serial"))
+    constants.sort(key=attrgetter("serial"))
     return nodes, constants, seen, read
 
 
@@ -243,11 +248,20 @@ class _Namer:
         return direct
 
     def _name_nodes(self, direct: dict[tuple[Origin, int], str]) -> None:
-        names, node_names, read = self.program.names, self.program.node_names, self.read
+        names, node_names, read, taken = self.program.names, self.program.node_names, self.read, self.taken
         results = {origin for origin, _ in direct}
+        prefixes: dict[tuple[str, str], str] = {}
         for node in self.program.nodes:
             count = len(node.outputs)
-            name = self._fresh(node.scope, spelled(node.op), count)
+            called = node.scope, node.op
+            prefix = prefixes.get(called)
+            if prefix is None:
+                prefix = prefixes[called] = _prefix(node.scope, spelled(node.op))
+            name = f"{prefix}{self.count}"
+            if count == 1 and name not in taken:
+                self.count += 1
+            else:
+                name = self._numbered(prefix, count)
             node_names.append(name)
             values = (name,) if count == 1 else self._several(node, name, read)
             if node in results:
@@ -276,9 +290,12 @@ class _Namer:
             for constant in group:
                 self.program.names[constant] = (stored.name,)
 
-    def _fresh(self, scope: str, base: str, outputs: int = 1) -> str:
+    def _fresh(self, scope: str, base: str) -> str:
+        """Return a name that nobody has."""
+        return self._numbered(_prefix(scope, base), 1)
+
+    def _numbered(self, prefix: str, outputs: int) -> str:
         """Return a name that nobody has, nor with ``.0``, ``.1``, ... behind it where there are several outputs."""
-        prefix = f"{scope}/{base}_" if scope else f"{base}_"
         while True:
             name = f"{prefix}{self.count}"
             self.count += 1
@@ -286,6 +303,10 @@ class _Namer:
                 continue
             if outputs == 1 or not any(f"{name}.{i}" in self.taken for i in range(outputs)):
                 return name
+
+
+def _prefix(scope: str, base: str) -> str:
+    return f"{scope}/{base}_" if scope else f"{base}_"
 
 
 __all__ = ["Copy", "Declared", "Origin", "Outputs", "Program", "collect"]

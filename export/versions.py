@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 LOWEST = 13
+# Later than any version.
+_ANY = 2**31 - 1
 
 # Versions of an operator that give some calls another meaning than the version before, which no attribute default,
 # operand count or type list shows. The predicate says which calls (attributes, element types of the operands).
@@ -64,14 +66,18 @@ def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
     """Return one of each kind of call: same operator, attributes, operand and result types."""
     calls: dict[object, Node] = {}
     for node in nodes:
-        attrs = node.attrs
+        attrs, outputs = node.attrs, node.outputs
+        types = [None if tensor is None else tensor.dtype.onnx for tensor in node.inputs]
+        if not attrs and len(outputs) == 1:
+            calls.setdefault((node.op, node.domain, outputs[0].dtype.onnx, *types), node)
+            continue
         key = (
             node.op,
             node.domain,
             tuple(attrs),
             str(attrs) if node.op in _CHANGED else "",
-            tuple([None if tensor is None else tensor.dtype.onnx for tensor in node.inputs]),
-            tuple([tensor.dtype.onnx for tensor in node.outputs]),
+            tuple(types),
+            tuple([tensor.dtype.onnx for tensor in outputs]),
         )
         calls.setdefault(key, node)
     return list(calls.values())
@@ -144,17 +150,14 @@ def schema_at(op: str, domain: str, opset: int) -> OpSchema | None:
 @lru_cache(maxsize=4096)
 def versions_of(op: str, domain: str) -> tuple[OpSchema, ...]:
     """Return all schemas of an operator, the newest first."""
-    return _history().get((domain, op), ())
-
-
-@lru_cache(maxsize=1)
-def _history() -> dict[tuple[str, str], tuple[OpSchema, ...]]:
     from onnx import defs
 
-    found: dict[tuple[str, str], list[OpSchema]] = {}
-    for schema in defs.get_all_schemas_with_history():
-        found.setdefault((schema.domain, schema.name), []).append(schema)
-    return {key: tuple(sorted(group, key=lambda schema: -schema.since_version)) for key, group in found.items()}
+    found: list[OpSchema] = []
+    below = _ANY
+    while below and defs.has(op, below, domain):
+        found.append(defs.get_schema(op, below, domain))
+        below = found[-1].since_version - 1
+    return tuple(found)
 
 
 def _range(node: Node, chosen: int | None, written_for: bool) -> tuple[int, int | None]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
+from lazygraph.export import wire
 from lazygraph.export.stored import Stored
 
 if TYPE_CHECKING:
@@ -79,17 +80,27 @@ def inline(model: ModelProto, weights: list[Stored], progress: Progress | None =
     seen: dict[object, Stored] = {}
     renamed: dict[str, str] = {}
     total, done = sum(stored.nbytes for stored in weights), 0
+    waiting: list[bytes] = []
+    held = 0
     for stored in weights:
         done += stored.nbytes
-        proto = stored.proto()
-        if not stored.small:
-            first = seen.setdefault((_digest(proto.raw_data), stored.dtype.name, stored.shape), stored)
+        packed = None if stored.dtype.kind == "s" else stored.packed()
+        if packed is not None and not stored.small:
+            first = seen.setdefault((_digest(packed), stored.dtype.name, stored.shape), stored)
             if first is not stored:
                 renamed[stored.name] = first.name
                 continue
-        model.graph.initializer.append(proto)
+        if packed is None:
+            waiting.append(wire.packed(wire.field(wire.INITIALIZER, wire.letters(stored.proto().SerializeToString()))))
+        else:
+            waiting.append(wire.tensor(stored.name, stored.dtype.onnx, stored.shape, packed))
+        held += stored.nbytes
+        if held > _CHUNK:
+            model.graph.MergeFromString(b"".join(waiting))
+            waiting, held = [], 0
         if progress is not None:
             progress(stored.name, done, total)
+    model.graph.MergeFromString(b"".join(waiting))
     rename_operands(model, renamed)
 
 

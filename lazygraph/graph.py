@@ -167,7 +167,7 @@ class Graph:
 
     def _new_constant(self, array: np.ndarray[Any, Any] | LazyArray, name: str | None) -> Tensor:
         dtype = array.dtype if isinstance(array, LazyArray) else as_dtype(array.dtype)
-        origin = Constant(array, name, current_scope(), self.next_serial(), user_line())
+        origin = Constant(array, name, current_scope(), self.next_serial(), user_line(3))
         tensor = self.makes(self, dtype, tuple(array.shape), origin, 0)
         if isinstance(array, np.ndarray) and array.size <= SMALL and dtype.kind in "iub":
             tensor.value = array
@@ -183,9 +183,14 @@ class Graph:
     ) -> tuple[Tensor, ...]:
         """Add a node whose checks have passed; return its outputs. The one place where nodes are made."""
         self._serial += 1
-        node = Node(op, domain, inputs, attrs, current_scope(), self._serial, user_line())
+        node = Node(op, domain, inputs, attrs, current_scope(), self._serial, user_line(3))
         make = self.makes
-        outputs = tuple([make(self, dtype, shape, node, i) for i, (dtype, shape) in enumerate(results)])
+        outputs: tuple[Tensor, ...]
+        if len(results) == 1:
+            dtype, shape = results[0]
+            outputs = (make(self, dtype, shape, node, 0),)
+        else:
+            outputs = tuple([make(self, dtype, shape, node, i) for i, (dtype, shape) in enumerate(results)])
         node.outputs = outputs
         return outputs
 

@@ -185,6 +185,7 @@ def frozen_array(array: object, dtype: DTypeLike | None) -> np.ndarray[Any, Any]
         np.array(given, dtype=wanted, order="C") if given.flags.writeable or wanted else np.ascontiguousarray(given)
     )
     as_dtype(stored.dtype)  # refused here when ONNX has no such type
-    stored = stored.reshape(given.shape)
+    if stored.shape != given.shape:
+        stored = stored.reshape(given.shape)
     stored.setflags(write=False)
     return stored

@@ -37,12 +37,13 @@ class Tensor:
     Attributes:
         graph: The graph it belongs to.
         dtype: Element type.
+        known_shape: The sizes, or None when not even their number is known.
         origin: The node, input or constant that it comes from.
         index: Which output of its node it is.
         value: The numbers where they are known and small: integers and sizes (``Dim``), else None.
     """
 
-    __slots__ = ("__weakref__", "_shape", "dtype", "graph", "index", "origin", "value")
+    __slots__ = ("__weakref__", "dtype", "graph", "index", "known_shape", "origin", "value")
 
     # numpy gives way, so that ``array + tensor`` is ours.
     __array_ufunc__ = None
@@ -52,7 +53,7 @@ class Tensor:
     ) -> None:
         self.graph = graph
         self.dtype = dtype
-        self._shape = shape
+        self.known_shape = shape
         self.origin = origin
         self.index = index
         self.value: np.ndarray[Any, Any] | None = None
@@ -66,19 +67,14 @@ class Tensor:
         Raises:
             ShapeError: Not even the number of axes is known.
         """
-        if self._shape is None:
+        if self.known_shape is None:
             raise ShapeError(
                 "the number of axes is not known while the graph is built",
                 op="shape",
                 operands={"tensor": describe(self)},
                 hint="lg.declare_shape(x, [...]) says what you know of it",
             )
-        return self._shape
-
-    @property
-    def known_shape(self) -> Shape | None:
-        """The sizes, or None when not even their number is known."""
-        return self._shape
+        return self.known_shape
 
     @property
     def ndim(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 
@@ -17,26 +18,48 @@ class Where(NamedTuple):
         return f"{_short(self.file)}:{self.line}"
 
 
-def user_line() -> Where | None:
+def user_line(above: int = 1) -> Where | None:
     """Return the innermost line that is not lazygraph's own, or None when every frame is.
 
     Model files (``lazygraph.models``) are programs written in the language, so their lines count as a user's.
     A line of ``<stdin>``, ``exec`` or a notebook cell counts too: frames are told apart by module, not by file.
+
+    Args:
+        above: How many callers up the search starts; those in between are lazygraph's own.
     """
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(above)
+    own = _own
     while frame is not None:
-        module = frame.f_globals.get("__name__") or ""
-        own = _own.get(module)
-        if own is None:
-            own = _own[module] = module.startswith("lazygraph.") and not module.startswith("lazygraph.models.")
-        if not own:
-            return tuple.__new__(Where, (frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
+        code = frame.f_code
+        if id(code) not in own:
+            module = frame.f_globals.get("__name__") or ""
+            if not module.startswith("lazygraph.") or module.startswith("lazygraph.models."):
+                return _line(frame, code)
+            own[id(code)] = code
+        frame = frame.f_back
     return None
 
 
-# By module name: whether its lines are lazygraph's own. Asked some ten times for every node.
-_own: dict[str, bool] = {}
+def _line(frame: FrameType, code: CodeType) -> Where:
+    """Return where a frame stands. Python counts a line from the start of its code, so what was counted is kept."""
+    place = frame.f_lasti
+    found = _places.get(id(code))
+    if found is None:
+        if len(_places) >= _MOST:
+            _places.clear()
+        found = _places[id(code)] = code, {}
+    at = found[1].get(place)
+    if at is None:
+        at = found[1][place] = Where(code.co_filename, frame.f_lineno)
+    return at
+
+
+# By its id, every code of lazygraph's own that was met: asked some ten times for every node. A code that is held here
+# shares its id with no other.
+_own: dict[int, CodeType] = {}
+# By its id, a user's code and the line of each of its instructions that asked for something.
+_places: dict[int, tuple[CodeType, dict[int, Where]]] = {}
+_MOST = 10_000
 
 
 def _short(file: str) -> str:

@@ -242,11 +242,11 @@ def exactly(op: str, inputs: Sequence[Tensor | None], count: int) -> tuple[Tenso
     Raises:
         OperandError: There are more, fewer, or one is None.
     """
-    missing = False
+    whole = len(inputs) == count
     for tensor in inputs:
         if tensor is None:
-            missing = True
-    if missing or len(inputs) != count:
+            whole = False
+    if not whole:
         given = {f"operand {i}": "left out" if t is None else describe(t) for i, t in enumerate(inputs)}
         raise OperandError(
             f"{len(inputs)} operands given", op=op, operands=given, expected=f"exactly {count}, none left out"

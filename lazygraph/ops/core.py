@@ -49,7 +49,13 @@ def rule_of(op: str, domain: str = "") -> Rule | None:
 
 def apply(op: str, *inputs: Tensor | None, domain: str = "", **attrs: Any) -> Tensor:
     """Check and add one operator call; return its first output."""
-    return apply_all(op, inputs, attrs, domain)[0]
+    graph = same_graph(op, inputs)
+    results = _rules[domain, op](op, inputs, attrs)
+    outputs = graph.emit(op, inputs, attrs, results, domain)
+    made = outputs[0]
+    if made.dtype.kind in "iub" and len(outputs) == 1:
+        made.value = follow(op, inputs, attrs, made)
+    return made
 
 
 def apply_all(op: str, inputs: Inputs, attrs: Attrs, domain: str = "") -> tuple[Tensor, ...]:
@@ -80,6 +86,12 @@ def operands(op: str, *given: Operand) -> tuple[Tensor, ...]:
         OperandError: No operand is a tensor, or one is nothing that can become one.
         DTypeError: The element type cannot hold a scalar.
     """
+    for value in given:
+        if type(value) is not Tensor:
+            break
+    else:
+        if given:
+            return given  # type: ignore[return-value]
     like: Tensor | None = None
     for value in given:
         if isinstance(value, Tensor):

@@ -82,8 +82,9 @@ def _binary_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     allowed = _BINARY[op]
     if a.dtype.name not in allowed.names:
         dtype_among(op, "a", a, allowed)
-    if a.known_shape == b.known_shape:
-        return [(a.dtype, a.known_shape)]
+    shape = a.known_shape
+    if shape is b.known_shape or shape == b.known_shape:
+        return [(a.dtype, shape)]
     return [(a.dtype, broadcast(op, {"a": a, "b": b}))]
 
 

@@ -59,6 +59,8 @@ def product_shape(op: str, a: Tensor, b: Tensor) -> Shape | None:
             sizes=(inner_a, inner_b),
         )
     if len(right) == 2 and len(left) >= 2:
+        if right[1] is left[-1]:
+            return left
         return (*left[:-1], right[-1])
     rows_out: Shape = left[-2:-1]
     columns: Shape = right[-1:] if len(right) > 1 else ()

@@ -177,6 +177,10 @@ def one_hot(
     """
     count = as_tensor("OneHot", depth, indices, int64)
     pair = values if isinstance(values, Tensor) else indices.graph.small(np.array(values).astype(as_dtype(dtype).numpy))
+    if indices.known_shape == ():  # the operator asks for an axis
+        axis_of("OneHot", axis, 1, operands={"indices": indices})
+        row = apply("OneHot", apply("Unsqueeze", indices, indices.graph.ints((0,))), count, pair, axis=-1)
+        return apply("Squeeze", row, indices.graph.ints((0,)))
     return apply("OneHot", indices, count, pair, axis=axis)
 
 

@@ -9,7 +9,7 @@ from lazygraph import dims
 from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.errors import IndexRangeError, OperandError, ShapeError
 from lazygraph.ops.checks import axes_of, axis_of, exactly, first, fresh, meet, refuse_meeting, rows
-from lazygraph.ops.core import Attrs, Inputs, Results, apply, known_ints, rule
+from lazygraph.ops.core import Attrs, Inputs, Results, apply, has_op, known_ints, rule
 from lazygraph.ops.sizes import shape, size_tensor, sizes_tensor
 from lazygraph.tensor import Shape, Tensor, describe, shape_text
 
@@ -101,13 +101,18 @@ def reshape(x: Tensor, shape: Sequence[SizeLike] | SizeLike | Tensor) -> Tensor:
     result = _reshaped("reshape", x, sizes, allowzero=True)
 
     # A size that stands where it stood before is ONNX's 0; then one named size can be the -1, and no arithmetic on
-    # sizes is left in the graph. (-1 beside a size that is 0 at run time has no answer, so the copies come first.)
+    # sizes is left in the graph. But -1 beside a size that is 0 at run time has no answer, and a 0 that was computed
+    # reads as a copy: where that may happen, every size is computed.
     target: list[Size] = list(sizes)
     source = x.known_shape or ()
     if 0 not in sizes:
         target = [0 if isinstance(b, Dim) and i < len(source) and source[i] == b else b for i, b in enumerate(target)]
         free = [i for i, size in enumerate(target) if isinstance(size, Dim)]
         if -1 not in target and free:
+            others = [size for i, size in enumerate(sizes) if isinstance(size, Dim) and i != free[0]]
+            computed = _all_computed(x, sizes) if any(map(_may_be_zero, others)) else None
+            if computed is not None:
+                return apply("Reshape", x, computed, allowzero=1)
             target[free[0]] = -1
     allow: Attrs = {"allowzero": 1} if 0 in sizes else {}
     if all(isinstance(size, int) for size in target):
@@ -116,6 +121,21 @@ def reshape(x: Tensor, shape: Sequence[SizeLike] | SizeLike | Tensor) -> Tensor:
             made.value = x.value.reshape(result)
         return made
     return apply("Reshape", x, sizes_tensor("reshape", target, x), **allow)
+
+
+def _may_be_zero(size: Size) -> bool:
+    low = dims.bounds(size)[0]
+    return low is None or low < 1
+
+
+def _all_computed(x: Tensor, sizes: Sequence[Size]) -> Tensor | None:
+    """Return all sizes as numbers of the run, None where the graph cannot compute one."""
+    if not has_op(x, 14) or any(map(dims.is_unknown, sizes)):
+        return None
+    try:
+        return sizes_tensor("reshape", sizes, x)
+    except ShapeError:
+        return None
 
 
 @rule("Flatten")
@@ -219,7 +239,8 @@ def squeeze(x: Tensor, axes: int | Sequence[int] | None = None) -> Tensor:
     """
     if axes is None:
         return apply("Squeeze", x)
-    return apply("Squeeze", x, x.graph.ints(axes_of("squeeze", axes, len(x.shape), {"x": x})))
+    places = axes_of("squeeze", axes, len(x.shape), {"x": x})
+    return apply("Squeeze", x, x.graph.ints(places)) if places else x  # onnxruntime reads no axes as all
 
 
 @rule("Unsqueeze")
@@ -290,7 +311,15 @@ def _expand_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 def expand(x: Tensor, shape: Sequence[SizeLike] | Tensor) -> Tensor:
     """Return ``x`` broadcast against ``shape`` (a size of 1 there keeps the tensor's own). Spec: ai.onnx::Expand."""
-    target = shape if isinstance(shape, Tensor) else sizes_tensor("expand", shape, x)
+    if isinstance(shape, Tensor):
+        return apply("Expand", x, shape)
+    target = sizes_tensor("expand", shape, x)
+    # onnxruntime removes an Expand whose sizes are 1 or 0 as one that changes nothing: a 1 becomes a 0 beforehand.
+    pairs = zip(range(-1, -len(shape) - 1, -1), reversed(x.known_shape or ()), reversed(shape), strict=False)
+    emptied = [axis for axis, own, wanted in pairs if isinstance(own, int) and own == 1 and wanted == 0]
+    if emptied:
+        none = x.graph.ints([0] * len(emptied))
+        x = apply("Slice", x, none, none, x.graph.ints(emptied))
     return apply("Expand", x, target)
 
 

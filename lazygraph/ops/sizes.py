@@ -80,6 +80,8 @@ def size_tensor(size: SizeLike, anchor: Tensor) -> Tensor:
             term = apply("Mul", term, as_tensor("size_tensor", coefficient, anchor, int64))
         total = term if total is None else apply("Add", total, term)
     result = typed(Tensor, total)
+    if result.value is None:  # Min, Max and Div do not follow sizes
+        result.value = np.array(size, dtype=object)
     anchor.graph.size_tensors[size] = result
     return result
 
@@ -149,4 +151,7 @@ def sizes_tensor(op: str, sizes: Sequence[SizeLike], anchor: Tensor) -> Tensor:
         parts.append(unsqueeze(size_tensor(size, anchor), 0))
     if run:
         parts.append(anchor.graph.ints(run))
-    return parts[0] if len(parts) == 1 else concat(parts, 0)
+    result = parts[0] if len(parts) == 1 else concat(parts, 0)
+    if result.value is None:
+        result.value = np.array(known, dtype=object)
+    return result

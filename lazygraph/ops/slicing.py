@@ -132,12 +132,37 @@ def slice(
 
     Spec: ai.onnx::Slice.
     """
+    count = typed(int, starts.shape[0]) if isinstance(starts, Tensor) else len(starts)
+    places = axes_of("slice", list(axes) if axes is not None else list(range(count)), len(x.shape), {"x": x})
+    if steps is not None and not isinstance(starts, Tensor) and not isinstance(ends, Tensor):
+        x, starts, ends = _started_within(x, starts, ends, places, steps)
     first = starts if isinstance(starts, Tensor) else _bounds(starts, x)
     last = ends if isinstance(ends, Tensor) else _bounds(ends, x)
-    count = typed(int, first.shape[0])
-    places = axes_of("slice", list(axes) if axes is not None else list(range(count)), len(x.shape), {"x": x})
     extra = [x.graph.ints(tuple(steps))] if steps is not None and any(step != 1 for step in steps) else []
     return apply("Slice", x, first, last, x.graph.ints(places), *extra)
+
+
+def _started_within(
+    x: Tensor, starts: Sequence[SizeLike], ends: Sequence[SizeLike], places: Sequence[int], steps: Sequence[int]
+) -> tuple[Tensor, Sequence[SizeLike], Sequence[SizeLike]]:
+    """Return a backward slice so that it starts at an element or has none to start at.
+
+    A start before the front takes nothing in Python and the first element in ONNX: what stands behind the start is cut
+    away first, and the slice starts at the end of the rest.
+    """
+    firsts, lasts, cuts = list(starts), list(ends), {}
+    for i, (axis, start, end, step) in enumerate(zip(places, starts, ends, steps, strict=False)):
+        least = dims.bounds(x.shape[axis])[0]
+        if step >= 0 or not isinstance(start, int) or start >= -1 or (least is not None and least >= -start):
+            continue
+        if isinstance(end, int) and end < 0 and end != TO_THE_FRONT:
+            lasts[i] = end - start - 1 if end < start else -1
+        elif not isinstance(end, int):
+            continue
+        firsts[i], cuts[axis] = -1, start + 1
+    if not cuts:
+        return x, starts, ends
+    return slice(x, [0] * len(cuts), list(cuts.values()), list(cuts)), firsts, lasts
 
 
 def _bounds(values: Sequence[SizeLike], x: Tensor) -> Tensor:

@@ -258,3 +258,64 @@ def test_bounds_from_tensors_and_sizes(n: int) -> None:
         for array, expected in zip(got, (value[at:], value[: at + 1 or None], value[n // 2 :]), strict=True):
             if at != -1:
                 np.testing.assert_array_equal(array, expected)
+
+
+def test_a_computed_size_of_zero_is_no_copy() -> None:
+    x = lg.input("x", "int64", ["a", "b"])
+    y = lg.repeat(x, 2, 0)  # (a, 2, b) to (2 * a, b): ONNX reads a 0 for b as the 2 that stood there
+    for shape in [(1, 0), (0, 3), (0, 0), (2, 3)]:
+        value = np.ones(shape, np.int64)
+        np.testing.assert_array_equal(realize(y, {"x": value}), np.repeat(value, 2, 0))
+
+
+@pytest.mark.parametrize("shape", [[3, 2], ["a", "b"]])
+def test_expand_to_nothing_survives_the_runtime(shape: list[int | str]) -> None:
+    x = lg.input("x", "float32", shape)
+    value = np.ones((3, 2), np.float32)
+    assert realize(lg.repeat(x, 0, 1), {"x": value}).shape == (3, 0)
+    empty = lg.expand(lg.unsqueeze(x, -1), [1, 1, 0])
+    assert shown(lg.reduce_sum(empty, 2)) == shown(x)
+    np.testing.assert_array_equal(realize(lg.reduce_sum(empty, 2), {"x": value}), np.zeros((3, 2)))
+
+
+def test_squeeze_of_no_axes_keeps_all() -> None:
+    x = lg.input("x", "float32", ["a", 1])
+    y = lg.squeeze(x, ()) + 1.0
+    assert realize(y, {"x": np.zeros((1, 1), np.float32)}).shape == (1, 1)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_one_hot_of_one_index(axis: int) -> None:
+    i = lg.input("i", "int64", [])
+    y = lg.one_hot(i, 4, axis=axis)
+    assert y.shape == (4,)
+    np.testing.assert_array_equal(realize(y, {"i": np.array(2)}), np.eye(4)[2])
+
+
+def test_a_tensor_of_computed_sizes_has_that_shape() -> None:
+    x = lg.input("x", "int64", ["n"])
+    part = x[-1:1:3]
+    made = lg.ones((*part.shape, 2), anchor=x)
+    assert shown(made) == (*part.shape, 2)
+    for size in range(4):
+        value = np.zeros(size, np.int64)
+        assert realize(made, {"x": value}).shape == (*value[-1:1:3].shape, 2)
+
+
+@pytest.mark.parametrize("key", [slice(-2, None, -1), slice(-5, -5, -1), slice(-2, -9, -2), slice(-3, 0, -1)])
+def test_a_backward_slice_from_before_the_front_is_empty(key: slice) -> None:
+    named = lg.input("x", "float32", ["n"])[key]
+    for size in range(6):
+        value = np.arange(size, dtype=np.float32)
+        fixed = lg.input("x", "float32", [size])[key]
+        assert fixed.shape == value[key].shape
+        for y in (named, fixed):
+            np.testing.assert_array_equal(realize(y + 0.0, {"x": value}), value[key])
+
+
+def test_one_named_size_beside_a_copied_zero() -> None:
+    x = lg.input("x", "float32", ["a", "b", 2])
+    y = x.reshape(["a", "2 * b"])
+    for shape in [(0, 3, 2), (3, 0, 2), (2, 3, 2)]:
+        value = np.ones(shape, np.float32)
+        np.testing.assert_array_equal(realize(y, {"x": value}), value.reshape(shape[0], 2 * shape[1]))
