@@ -18,6 +18,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
+from lazygraph.models.step import rotation_and_mask
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -159,10 +160,7 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOption
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
-        inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
-        cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
-        mask = nn.additive_mask(cache.causal_mask("n"))
-        step = Step(cos.astype(precision.compute), sin.astype(precision.compute), mask)
+        step = Step(*rotation_and_mask(ids, cache, model.rope, precision.compute))
 
     x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
     for layer in range(model.n_layers):
@@ -171,9 +169,7 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOption
             x = _feed_forward(model, parameters, layer, x)
 
     with scope("head"):
-        x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])  # (n - logits_from, hidden)
-        x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", model.hidden_size), model.eps)
-        logits, note = head(parameters, x, table, model.tied)
+        logits, note = head(parameters, x, logits_from, table, model.eps, model.tied)
     return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note,))
 
 

@@ -24,6 +24,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope
+from lazygraph.models.step import rotation_and_mask
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -111,26 +112,21 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
-        inv_freq = ids.const(model.rope.inv_freq, "rotary.inv_freq")
-        cos, sin = nn.rotary_tables(cache.positions("n"), inv_freq, model.rope.magnitude)
-        mask = nn.additive_mask(cache.causal_mask("n"))
+        shared = rotation_and_mask(ids, cache, model.rope, precision.compute)
         many = None
         if options.mla == "auto":
             from_tokens = latent.cheaper_expanded_from(model.kv_rank, model.nope, model.v)
             many = ops.size_tensor("n", ids) >= min(from_tokens, capacity + 1)
-    compute = precision.compute
-    step = Step(cos.astype(compute), sin.astype(compute), mask, options.mla, many, options.portable)
+    step = Step(*shared, options.mla, many, options.portable)
 
-    x = ops.gather(table, ids).astype(compute)  # (n, hidden)
+    x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
             x, cache = _attention(model, parameters, layer, x, cache, step)
             x = _feed_forward(model, parameters, layer, x, step)
 
     with scope("head"):
-        x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])
-        x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", model.hidden_size), model.eps)
-        logits, note = head(parameters, x, table, model.tied)
+        logits, note = head(parameters, x, logits_from, table, model.eps, model.tied)
     expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
     kept = model.kv_rank + model.rope_dim
     held = [f"{count:,} ({precision.stored.nbytes(count):,} bytes)" for count in (kept, expanded)]

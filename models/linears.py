@@ -89,18 +89,24 @@ def feed_forward(parameters: Parameters, prefix: str, h: Tensor, inner: int, bia
     return projection(parameters, nn.swiglu(gate, up), [down], residual)
 
 
-def head(parameters: Parameters, x: Tensor, table: Tensor, tied: bool) -> tuple[Tensor, str]:
-    """Return the logits, ``float32 (n, vocab)``, and a note on which matrix made them.
+def head(
+    parameters: Parameters, x: Tensor, logits_from: Tensor, table: Tensor, eps: float, tied: bool
+) -> tuple[Tensor, str]:
+    """Return the logits, ``float32 (n - logits_from, vocab)``, and a note on which matrix made them.
 
     The checkpoint decides: a head of its own is used where there is one (one matrix is stored when both are equal);
     without one, the embedding serves where the config ties them.
 
     Args:
         parameters: The checkpoint.
-        x: ``T (n, hidden)``, normed.
+        x: ``T (n, hidden)``, after the last layer.
+        logits_from: ``int64 ()``: the first row whose logits are wanted.
         table: The embedding as it is kept, ``(vocab, hidden)``.
+        eps: Of the last norm.
         tied: Whether the config ties head and embedding.
     """
+    x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])
+    x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", int(x.shape[1])), eps)
     name = "lm_head.weight"
     if name in parameters or not tied:
         matrix = parameters.kept(x, parameters.array(name, (int(table.shape[0]), int(table.shape[1]))))
