@@ -7,29 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lazygraph.dtypes import DType
+from lazygraph.dtypes import IN_NUMPY, DType
 from lazygraph.errors import UnsupportedError
 from lazygraph.export.stored import pack
 
-_NUMPYS_OWN = frozenset(
-    [
-        "float16",
-        "float32",
-        "float64",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint8",
-        "uint16",
-        "uint32",
-        "uint64",
-        "bool",
-        "string",
-        "complex64",
-        "complex128",
-    ]
-)
+_NUMPYS_OWN = IN_NUMPY | {"string"}
 
 
 def plain(dtype: DType | None) -> bool:

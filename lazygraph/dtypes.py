@@ -108,7 +108,7 @@ _TABLE = (
 _BY_NAME = {name: DType(name, onnx, bits, kind) for name, onnx, bits, kind in _TABLE}
 _BY_ONNX = {dtype.onnx: dtype for dtype in _BY_NAME.values()}
 _BY_NUMPY: dict[np.dtype[Any], DType] = {}  # numpy takes a microsecond to name a dtype
-_IN_NUMPY = frozenset(
+IN_NUMPY = frozenset(
     [
         "float16",
         "float32",
@@ -233,7 +233,7 @@ def dtype_of_onnx(number: int) -> DType:
 def _numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "string" or name.endswith(")"):
         return np.dtype(object)
-    if name in _IN_NUMPY:
+    if name in IN_NUMPY:
         return np.dtype(name)
 
     import ml_dtypes
