@@ -11,7 +11,7 @@ CODE   := $(wildcard lazygraph/*.py lazygraph/ops/*.py cache/*.py export/*.py mo
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: help run test test-slow test-long check lint types format bench dist clean
+.PHONY: help run test test-slow test-long check lint types format bench dist docs clean
 
 help:  ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,10 @@ bench: $(VENV)/.dev  ## Measure what the README claims
 	$(PY) benchmarks/mla_decode.py --no-peer
 	$(PY) benchmarks/moe_step.py
 
+docs: $(VENV)/.docs  ## Build the documentation into out/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
+	@echo "out/site/index.html"
+
 dist: $(VENV)/.dev  ## Build the wheel and the sdist
 	$(PY) -m build
 
@@ -69,4 +73,8 @@ $(VENV)/.run: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.run
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[cpu,models,dev]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[cpu,models,docs]"
 	@touch $@

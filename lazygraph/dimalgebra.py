@@ -309,16 +309,24 @@ def floordiv(a: Size, b: Size) -> Size:
         return exact
 
     if isinstance(b, int):  # whole multiples of b come out: (8*n + r) // 8 == n + r // 8
-        whole: Terms = {}
-        rest: Terms = {}
-        for monomial, coefficient in terms_of(a).items():
-            quotient, remainder = divmod(coefficient, b)
-            whole[monomial] = quotient
-            rest[monomial] = remainder
-        left = normal(rest)
+        left = normal({monomial: coefficient % b for monomial, coefficient in terms_of(a).items()})
         if left != a:
+            whole = {monomial: coefficient // b for monomial, coefficient in terms_of(a).items()}
             return add(normal(whole), floordiv(left, b))
+        if b > 0 and (inner := _divided_before(a)) is not None:
+            return floordiv(inner[0], inner[1] * b)
     return new_atom("floor", f"{_wrapped(a)}//{_wrapped(b)}", (a, b))
+
+
+def _divided_before(a: Size) -> tuple[Size, int] | None:
+    """Return ``(x, c)`` where ``a`` is ``x // c`` and ``c`` an int above 0, as ``n // c + k`` is ``(n + k*c) // c``."""
+    terms = dict(terms_of(a))
+    shift = terms.pop((), 0)
+    (monomial, factor), *others = terms.items()
+    if others or factor != 1 or len(monomial) != 1 or monomial[0].kind != "floor":
+        return None
+    x, c = monomial[0].args
+    return (add(x, multiply(shift, c)), c) if isinstance(c, int) and c > 0 else None
 
 
 def modulo(a: Size, b: Size) -> Size:

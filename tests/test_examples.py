@@ -29,7 +29,7 @@ def _run(example: Path, folder: Path) -> list[str]:
 
 
 def test_the_examples_are_there() -> None:
-    assert {"mla_block.py", "two_projection.py"} <= {example.name for example in EXAMPLES}
+    assert {"cnn.py", "mla_block.py", "two_projection.py"} <= {example.name for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
@@ -60,3 +60,12 @@ def test_the_two_projection_decoder_has_one_slot_per_layer(tmp_path: Path) -> No
     _in_pieces_as_at_once(printed)
     graph = onnx.load(tmp_path / "made.onnx").graph
     assert [value.name for value in graph.output] == ["y", "present.0.kept", "present.1.kept"]
+
+
+def test_the_classifier_takes_every_image_and_equals_numpy(tmp_path: Path) -> None:
+    printed = _run(ROOT / "examples" / "cnn.py", tmp_path)
+    assert printed[:2] == [
+        "after stage 0: (batch, 8, height//2, width//2)",
+        "after stage 1: (batch, 16, height//4, width//4)",
+    ]
+    assert [float(line.rsplit(" ", 1)[1]) < 1e-6 for line in printed[2:]] == [True, True]

@@ -146,6 +146,8 @@ def test_common_questions_are_decided(question: Callable[[dims.Dim], object], an
         (lambda n, m: m + n, "m + n"),
         (lambda n, m: 2 * n - 1, "2*n - 1"),
         (lambda n, m: (n + 1) // 2, "(n + 1)//2"),
+        (lambda n, m: ((n + 3) // 2 - 1) // 3, "(n + 1)//6"),
+        (lambda n, m: n // 2 // 2, "n//4"),
         (lambda n, m: (8 * n + m) // 8, "(m//8) + n"),
         (lambda n, m: 6 * n // 3, "2*n"),
         (lambda n, m: dims.largest(0, n - 1), "max(0, n - 1)"),
