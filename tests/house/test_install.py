@@ -129,6 +129,33 @@ def test_the_wheel_works_outside_the_tree(venv: Path, checkpoint: Path, tmp_path
     _works(venv, tmp_path, checkpoint)
 
 
+def _python(version: str) -> Path | None:
+    """Return another Python of that version that really runs here, from the PATH or from where pyenv keeps them."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    places = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"))]
+    program = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
+    for place in filter(None, places):
+        done = subprocess.run([str(place), "-c", program], capture_output=True, text=True, check=False)
+        if done.stdout.strip() == version:
+            return Path(place)
+    return None
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_the_wheel_installs_into_every_python_that_can_be_had(
+    version: str, built: dict[str, Path], checkpoint: Path, tmp_path: Path
+) -> None:
+    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        pytest.skip("the other tests run on it")
+    python = _python(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    _run(python, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    pip = [tmp_path / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet"]
+    _run(*pip, f"{built['wheel']}[cpu,models]", cwd=tmp_path)
+    _works(tmp_path / "venv", tmp_path, checkpoint)
+
+
 def test_the_wheel_answers_with_a_real_model(venv: Path, smollm2_path: Path, tmp_path: Path) -> None:
     script = venv / "bin" / "lazygraph"
     _run(script, "export", smollm2_path, "-o", "out", "--max-seq-len", 256, cwd=tmp_path)
