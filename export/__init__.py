@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lazygraph.export.decoder import Decoder
+    from lazygraph.export.loading import load
     from lazygraph.export.saving import save, to_onnx
     from lazygraph.export.session import Session, open_session
 
-_HOMES = {"Decoder": "decoder", "Session": "session", "open_session": "session", "save": "saving", "to_onnx": "saving"}
+_HOMES = {
+    "Decoder": "decoder",
+    "Session": "session",
+    "load": "loading",
+    "open_session": "session",
+    "save": "saving",
+    "to_onnx": "saving",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -27,4 +35,4 @@ def __dir__() -> list[str]:
     return sorted(_HOMES)
 
 
-__all__ = ["Decoder", "Session", "open_session", "save", "to_onnx"]
+__all__ = ["Decoder", "Session", "load", "open_session", "save", "to_onnx"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from lazygraph.dtypes import IN_NUMPY, DType
 from lazygraph.errors import UnsupportedError
-from lazygraph.export.stored import pack
+from lazygraph.export.stored import pack, unpack
 
 _NUMPYS_OWN = IN_NUMPY | {"string"}
 
@@ -51,22 +51,7 @@ def to_array(value: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
     content = ctypes.string_at(value.data_ptr(), dtype.nbytes(count)) if count else b""
-    codes = np.frombuffer(content, np.uint8)
-    if dtype.bits < 8:
-        codes = _unpacked(codes, dtype, count)
-    return codes.copy().view(dtype.numpy).reshape(shape)
-
-
-def _unpacked(codes: np.ndarray[Any, Any], dtype: DType, count: int) -> np.ndarray[Any, Any]:
-    """Return one byte per element; ml_dtypes reads the low bits, with the sign bits above them alike."""
-    per_byte = 8 // dtype.bits
-    mask = np.uint8(2**dtype.bits - 1)
-    spread = np.stack([(codes >> np.uint8(place * dtype.bits)) & mask for place in range(per_byte)], axis=-1)
-    flat = spread.reshape(-1)[:count]
-    if dtype.kind == "i":
-        high = np.uint8(1 << (dtype.bits - 1))
-        flat = np.where(flat & high, flat | ~mask, flat).astype(np.uint8)
-    return flat
+    return unpack(np.frombuffer(content, np.uint8), dtype, count).copy().reshape(shape)
 
 
 __all__ = ["plain", "to_array", "to_value"]

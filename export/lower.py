@@ -12,7 +12,8 @@ from lazygraph.errors import ExportError, OperandError
 from lazygraph.export import versions, wire
 from lazygraph.export.program import Origin, Program
 from lazygraph.export.stored import pack
-from lazygraph.origins import Body
+from lazygraph.graph import FileFacts
+from lazygraph.origins import Body, Kept, Raw
 from lazygraph.tensor import Node, Shape
 from lazygraph.version import VERSION
 
@@ -48,20 +49,40 @@ def lower(
     model = ModelProto(producer_name="lazygraph", producer_version=VERSION)
     for domain, version in domains.items():
         model.opset_import.add(domain=domain, version=version)
-    model.ir_version = _ir(program, domains, ir_version)
-    for key in sorted(metadata or ()):
-        model.metadata_props.add(key=key, value=(metadata or {})[key])
+    facts = program.graph.facts or FileFacts()
+    model.ir_version = _ir(program, domains, ir_version, facts.ir_version)
+    texts = {**facts.metadata, **(metadata or {})}
+    for key in sorted(texts):
+        model.metadata_props.add(key=key, value=texts[key])
 
     graph = model.graph
-    graph.name = GRAPH_NAME
+    graph.name = facts.name or GRAPH_NAME
+    if facts.doc:
+        graph.doc_string = facts.doc
     for name, tensor in program.inputs.items():
-        write_type(graph.input.add(name=name), tensor.dtype, tensor.known_shape)
+        write_type(graph.input.add(name=name, doc_string=facts.docs.get(name)), tensor.dtype, tensor.known_shape)
     for name, tensor in program.outputs.items():
-        write_type(graph.output.add(name=name), tensor.dtype, program.declared.get(name, tensor.known_shape))
+        shape = program.declared.get(name, tensor.known_shape)
+        write_type(graph.output.add(name=name, doc_string=facts.docs.get(name)), tensor.dtype, shape)
+    _annotate(program, graph, facts)
     graph.MergeFromString(wire.packed(_Nodes(program).of(None)))
     if value_info:
         _write_value_info(program, graph)
     return model
+
+
+def _annotate(program: Program, graph: GraphProto, facts: FileFacts) -> None:
+    """Write the quantisation annotations of the values that are still there."""
+    from onnx import TensorAnnotation
+
+    if not facts.annotations:
+        return
+    there = {name for names in program.names.values() for name in names}
+    for content in facts.annotations:
+        annotation = TensorAnnotation()
+        annotation.ParseFromString(content)
+        if annotation.tensor_name in there:
+            graph.quantization_annotation.append(annotation)
 
 
 def type_of(dtype: DType, shape: Shape | None) -> TypeProto:
@@ -91,13 +112,13 @@ def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> Non
     target.type.CopyFrom(type_of(dtype, shape))
 
 
-def _ir(program: Program, domains: Mapping[str, int], wanted: int | None) -> int:
+def _ir(program: Program, domains: Mapping[str, int], wanted: int | None, of_file: int) -> int:
     dtypes = {tensor.dtype for tensor in program.inputs.values()} | {stored.dtype for stored in program.weights}
     dtypes.update({tensor.dtype.onnx: tensor.dtype for node in program.nodes for tensor in node.outputs}.values())
     needed = versions.ir_version(domains, dtypes)
     if wanted is not None and wanted < needed:
         raise OperandError(f"IR version {wanted}", op="export", expected=f"at least {needed}, which the program needs")
-    return wanted or needed
+    return wanted or max(needed, of_file)
 
 
 class _Nodes:
@@ -142,6 +163,8 @@ class _Nodes:
                 results = [text(name) for name in outputs]
                 operands[node] = [f"\x0a{result}" for result in results]
                 content = f"{given}\x12{_NEXT.join(results)}\x1a{own}{tail}"
+            if node.kept is not None and (node.kept.doc or node.kept.metadata):
+                content += _texts(node.kept)
             parts.append(f"\x0a{varint(len(content))}{content}")
         for copy in self.program.copies:
             if copy.body is body:
@@ -161,6 +184,16 @@ class _Nodes:
         made = AttributeProto(name=body.name, type=AttributeProto.GRAPH)
         content = wire.letters(graph.SerializeToString()) + self.of(body)
         return wire.letters(made.SerializeToString()) + wire.field(wire.ATTRIBUTE_GRAPH, content)
+
+
+def _texts(kept: Kept) -> str:
+    """Return what a file said of a call for people, as fields of the node."""
+    from onnx import NodeProto
+
+    node = NodeProto(doc_string=kept.doc) if kept.doc else NodeProto()
+    for key, value in kept.metadata:
+        node.metadata_props.add(key=key, value=value)
+    return wire.letters(node.SerializeToString())
 
 
 class _Operands(dict[Origin, Sequence[str]]):
@@ -252,6 +285,10 @@ def attribute(node: Node, name: str, value: Any) -> AttributeProto:
         return made
     if isinstance(value, (list, tuple)):
         return _list_attribute(node, name, value)
+    if isinstance(value, Raw):
+        kept = AttributeProto()
+        kept.ParseFromString(value.content)
+        return kept
     raise _no_attribute(node, name, value)
 
 

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lazygraph.dims import SizeLike
 from lazygraph.errors import GraphMismatchError, OperandError, spelled
 from lazygraph.export.placing import Place, places
-from lazygraph.export.stored import Stored, store
+from lazygraph.export.stored import Stored, store, store_default
 from lazygraph.origins import Body, BodyInput
 from lazygraph.tensor import Constant, Graph, Input, Node, Shape, Tensor, describe
 from lazygraph.where import Where
@@ -47,7 +47,7 @@ class Program:
         graph: The graph that it is of.
         inputs: Every declared input of the graph, reached or not, in order of declaration.
         nodes: Operator calls in program order.
-        weights: Constants, each content once, in program order.
+        weights: What inputs have where nothing is fed, then constants, each content once, in program order.
         outputs: Output tensors by name.
         declared: The shapes that outputs were declared with, where they were.
         names: Value names by origin, one per output of it; ``""`` for an output that nobody reads.
@@ -178,6 +178,7 @@ class _Namer:
         self.read = read
         self.taken: set[str] = set(program.inputs)
         self.count = 0
+        self.calls: set[str] = set()
 
     def run(self) -> None:
         program = self.program
@@ -186,9 +187,11 @@ class _Namer:
         weights = self._distinct_constants()
         self._refuse_taken(weights)
         self.taken.update(program.outputs)
+        self._add_defaults()
+        kept = self._kept_names()
 
         direct = self._direct_outputs()
-        self._name_nodes(direct)
+        self._name_nodes(direct, kept)
         self._name_body_inputs()
         self._name_weights(weights)
         for name, tensor in program.outputs.items():
@@ -223,6 +226,8 @@ class _Namer:
             groups.setdefault(stored.key, (stored, []))[1].append(constant)
         for stored, group in groups.values():
             stored.name = next((constant.name for constant in group if constant.name), "") or ""
+            while stored.name in self.taken:  # another content has it: one of them was put in the other's place
+                stored.name += "_"
             if stored.name:
                 self.taken.add(stored.name)
         return list(groups.values())
@@ -247,7 +252,31 @@ class _Namer:
                 direct.setdefault((tensor.origin, tensor.index), name)
         return direct
 
-    def _name_nodes(self, direct: dict[tuple[Origin, int], str]) -> None:
+    def _add_defaults(self) -> None:
+        """Store the numbers that inputs have where none are fed, each under its input's name."""
+        for tensor in self.program.inputs.values():
+            if isinstance(tensor.origin, Input) and tensor.origin.default is not None:
+                self.program.weights.append(store_default(tensor.origin))
+
+    def _kept_names(self) -> dict[Node, tuple[str, tuple[str, ...]]]:
+        """Return the names that calls and their results had in the file that they come from, where they are free."""
+        found: dict[Node, tuple[str, tuple[str, ...]]] = {}
+        calls: set[str] = set()
+        for node in self.program.nodes:
+            kept = node.kept
+            if kept is None:
+                continue
+            values = [name if name and name not in self.taken else "" for name in kept.values]
+            self.taken.update(filter(None, values))
+            name = kept.name or next(filter(None, kept.values), "")
+            if name in calls:
+                name = ""
+            calls.add(name)
+            found[node] = name, (*values, *[""] * (len(node.outputs) - len(values)))
+        self.calls = calls
+        return found
+
+    def _name_nodes(self, direct: dict[tuple[Origin, int], str], kept: dict[Node, tuple[str, tuple[str, ...]]]) -> None:
         names, node_names, read, taken = self.program.names, self.program.node_names, self.read, self.taken
         results = {origin for origin, _ in direct}
         prefixes: dict[tuple[str, str], str] = {}
@@ -262,8 +291,10 @@ class _Namer:
                 self.count += 1
             else:
                 name = self._numbered(prefix, count)
-            node_names.append(name)
             values = (name,) if count == 1 else self._several(node, name, read)
+            if node in kept:
+                name, values = self._as_kept(node, kept[node], name, values)
+            node_names.append(name)
             if node in results:
                 values = tuple([direct.get((node, i), value) for i, value in enumerate(values)])
             names[node] = values
@@ -272,7 +303,22 @@ class _Namer:
         for node in self.program.nodes:
             for body in node.bodies:
                 for tensor in body.inputs:
-                    self.program.names[tensor.origin] = (self._fresh(node.scope, "item"),)
+                    self.program.names[tensor.origin] = (self._body_input(node, tensor.origin),)
+
+    def _body_input(self, node: Node, origin: Origin) -> str:
+        """Return the name of what a body is given: its own where it has one that is free."""
+        name = origin.name if isinstance(origin, BodyInput) else ""
+        if name in ("", "item") or name in self.taken:
+            return self._fresh(node.scope, "item")
+        self.taken.add(name)
+        return name
+
+    def _as_kept(
+        self, node: Node, kept: tuple[str, tuple[str, ...]], name: str, values: tuple[str, ...]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return a call's names as its file had them; results that nobody reads stay without one."""
+        merged = [own if made and own else made for own, made in zip(kept[1], values, strict=True)]
+        return kept[0] or name, tuple(merged)
 
     @staticmethod
     def _several(node: Node, name: str, read: set[tuple[int, int]]) -> tuple[str, ...]:

@@ -165,7 +165,8 @@ def checked_model(
     with collector_paused():
         checks.declared_shapes(program)
         calls = versions.distinct_calls(program.calls)
-        domains = versions.opsets(calls, program.graph.opset, opset)
+        facts = program.graph.facts
+        domains = versions.opsets(calls, program.graph.opset, opset, None if facts is None else facts.domains)
         if target is not None:
             may_rise = opset is None and program.graph.opset is None
             domains[""] = targets.settle(calls, target, domains[""], may_rise)

@@ -38,12 +38,14 @@ class Session:
     Attributes:
         raw: The ``onnxruntime.InferenceSession``.
         inputs: Element type by input name, in the model's order.
+        optional: Element type of each input that has numbers where none are fed.
         outputs: Element type by output name, in the model's order.
     """
 
     def __init__(self, raw: InferenceSession, lines: Lines | None = None) -> None:
         self.raw = raw
         self.inputs = {value.name: _dtype(value.type) for value in raw.get_inputs()}
+        self.optional = {value.name: _dtype(value.type) for value in raw.get_overridable_initializers()}
         self.outputs = {value.name: _dtype(value.type) for value in raw.get_outputs()}
         self._lines = lines or {}
 
@@ -58,12 +60,13 @@ class Session:
             ExportError: onnxruntime failed; the message names the user's line where that is known.
         """
         names = list(self.outputs) if outputs is None else list(outputs)
-        types = [*(self.inputs.get(name) for name in feeds), *(self.outputs[name] for name in names)]
+        inputs = {**self.inputs, **self.optional} if self.optional else self.inputs
+        types = [*(inputs.get(name) for name in feeds), *(self.outputs[name] for name in names)]
         plain = all(map(crossing.plain, types))
         try:
             if plain:
                 return dict(zip(names, self.raw.run(names, dict(feeds)), strict=True))
-            values = {name: crossing.to_value(array, self.inputs[name]) for name, array in feeds.items()}
+            values = {name: crossing.to_value(array, inputs[name]) for name, array in feeds.items()}
             results = self.raw.run_with_ort_values(names, values)
             found = zip(names, results, strict=True)
             return {name: crossing.to_array(value, self.outputs[name]) for name, value in found}

@@ -9,7 +9,7 @@ import numpy as np
 from lazygraph.arrays import LazyArray
 from lazygraph.dtypes import DType, as_dtype
 from lazygraph.errors import ExportError, WeightsError
-from lazygraph.tensor import Constant
+from lazygraph.tensor import Constant, Input
 from lazygraph.where import Where
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ class Stored:
         dtype: Element type.
         shape: Sizes.
         nbytes: Bytes in the file.
+        own: Whether nothing else may share it: what an input has where nothing is fed.
         at: The user's line of the first constant.
     """
 
-    __slots__ = ("_array", "at", "dtype", "key", "name", "nbytes", "shape")
+    __slots__ = ("_array", "at", "dtype", "key", "name", "nbytes", "own", "shape")
 
     def __init__(self, array: np.ndarray[Any, Any] | LazyArray, dtype: DType, key: object, at: Where | None) -> None:
         self._array = array
@@ -41,7 +42,12 @@ class Stored:
         self.nbytes = dtype.nbytes(array.size)
         self.key = key
         self.name = ""
+        self.own = False
         self.at = at
+
+    def identity(self, digest: bytes) -> object:
+        """Return what is equal for contents of which one is enough, given the digest of the packed bytes."""
+        return digest, self.dtype.name, self.shape, self.name if self.own else None
 
     @property
     def small(self) -> bool:
@@ -102,6 +108,17 @@ def store(constant: Constant) -> Stored:
     return Stored(array, dtype, key, constant.at)
 
 
+def store_default(origin: Input) -> Stored:
+    """Return the numbers that an input has where none are fed; no other content shares them."""
+    array = origin.default
+    if array is None:
+        raise ExportError(f"input {origin.name!r} has no default", op="export", at=origin.at)
+    dtype = array.dtype if isinstance(array, LazyArray) else as_dtype(array.dtype)
+    made = Stored(array, dtype, ("default", origin.name), origin.at)
+    made.name, made.own = origin.name, True
+    return made
+
+
 def pack(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
     """Return an array's bytes as ONNX keeps them; a view where nothing has to change."""
     flat = np.ascontiguousarray(array).reshape(-1)
@@ -119,8 +136,22 @@ def pack(array: np.ndarray[Any, Any], dtype: DType) -> memoryview:
     return flat.view(np.uint8).data
 
 
+def unpack(content: np.ndarray[Any, Any], dtype: DType, count: int) -> np.ndarray[Any, Any]:
+    """Return ``count`` elements from the bytes that ONNX keeps of them; a view where nothing has to change."""
+    if dtype.bits < 8:  # one byte per element; ml_dtypes reads the low bits, with the sign bits above them alike
+        per_byte = 8 // dtype.bits
+        mask = np.uint8(2**dtype.bits - 1)
+        spread = np.stack([(content >> np.uint8(place * dtype.bits)) & mask for place in range(per_byte)], axis=-1)
+        content = spread.reshape(-1)[:count]
+        if dtype.kind == "i":
+            high = np.uint8(1 << (dtype.bits - 1))
+            content = np.where(content & high, content | ~mask, content).astype(np.uint8)
+    elements = np.require(content, requirements="C").view(dtype.numpy)
+    return elements if elements.flags.aligned else elements.copy()
+
+
 def _encoded(item: object) -> bytes:
     return item if isinstance(item, bytes) else str(item).encode()
 
 
-__all__ = ["SMALL_BYTES", "Stored", "pack", "store"]
+__all__ = ["SMALL_BYTES", "Stored", "pack", "store", "store_default", "unpack"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lazygraph import dims
-from lazygraph.dtypes import DType
+from lazygraph.dtypes import DType, untold
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export import kernels, versions
 from lazygraph.export.kernels import LETTERS, Kernel
@@ -107,6 +107,12 @@ def _runs(node: Node, target: str, opset: int) -> bool:
     if target == "cuda" and all(t is None or t.dtype.name in _CUDA for t in (*node.inputs, *node.outputs)):
         return True
     if (node.domain, node.op) in _NO_KERNEL:
+        return True
+    if node.domain == "" and opset < versions.LOWEST:  # a file's; the table of kernels begins later
+        return bool(node.bodies) or _expands(node, opset)
+    if node.domain not in ("", MICROSOFT) and not versions.versions_of(node.op, node.domain):
+        return True  # whoever runs it brings a kernel along
+    if any(t is not None and t.dtype is untold for t in (*node.inputs, *node.outputs)):
         return True
     found = kernels.cpu_kernels(node.op, node.domain)
     since = 1 if schema is None else schema.since_version

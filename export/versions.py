@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lazygraph.dtypes import DType
+from lazygraph.dtypes import DType, untold
 from lazygraph.errors import ExportError, UnsupportedError
 from lazygraph.tensor import Node, Tensor, describe
 
@@ -83,13 +83,16 @@ def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
     return list(calls.values())
 
 
-def opsets(calls: Sequence[Node], fixed: int | None, wanted: int | None) -> dict[str, int]:
+def opsets(
+    calls: Sequence[Node], fixed: int | None, wanted: int | None, of_file: Mapping[str, int] | None = None
+) -> dict[str, int]:
     """Return the version of every domain that the calls use, ``""`` first.
 
     Args:
         calls: The operator calls, one of each kind.
         fixed: The opset whose signatures the graph was written against, or None.
         wanted: An opset asked for at export, at least what the nodes need; or None for the lowest.
+        of_file: The version of every domain that the graph's file was written for.
 
     Raises:
         UnsupportedError: A node needs a later opset than is fixed or asked for, or an earlier one.
@@ -100,12 +103,14 @@ def opsets(calls: Sequence[Node], fixed: int | None, wanted: int | None) -> dict
             f"opset {wanted} asked of a graph written for opset {fixed}", op="export", expected=f"opset {fixed} or none"
         )
     chosen = fixed if fixed is not None else wanted
-    _in_range(chosen)
+    _in_range(wanted)
+    of_file = {domain: version for domain, version in (of_file or {}).items() if domain}
 
     needs: dict[str, int] = {"": LOWEST}
     ends: dict[str, tuple[int, Node]] = {}
     for node in calls:
-        low, high = _range(node, chosen if node.domain == "" else None, fixed is not None)
+        here = chosen if node.domain == "" else of_file.get(node.domain)
+        low, high = _range(node, here, fixed is not None or node.domain != "")
         if low > needs.get(node.domain, 0):
             if node.domain == "" and chosen is not None and low > chosen:
                 _refuse(node, low, chosen)
@@ -115,6 +120,7 @@ def opsets(calls: Sequence[Node], fixed: int | None, wanted: int | None) -> dict
 
     if chosen is not None:
         needs[""] = chosen
+    needs.update({domain: version for domain, version in of_file.items() if domain in needs})
     for domain, (high, node) in ends.items():
         if needs[domain] > high:
             raise UnsupportedError(
@@ -236,7 +242,7 @@ def _types_refused(schema: OpSchema, inputs: Sequence[Tensor | None], outputs: S
     bound: dict[str, str] = {}
     for formals, tensors in ((schema.inputs, inputs), (schema.outputs, outputs)):
         for i, tensor in enumerate(tensors):
-            if tensor is None:
+            if tensor is None or tensor.dtype is untold:
                 continue
             formal = formals[min(i, len(formals) - 1)]
             given = type_text(tensor.dtype)

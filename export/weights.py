@@ -10,7 +10,7 @@ from lazygraph.export import wire
 from lazygraph.export.stored import Stored
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, TensorProto
 
 # Called with what is being written, bytes done and bytes in all.
 Progress: TypeAlias = "Callable[[str, int, int], None]"
@@ -47,7 +47,7 @@ class WeightsFile:
         """Write one weight; return its offset and the weight that stands for this content."""
         packed = stored.packed()
         content = _digest(packed)
-        key = content, stored.dtype.name, stored.shape
+        key = stored.identity(content)
         found = self._places.get(key)
         self._done += stored.nbytes
         if found is None:
@@ -86,7 +86,7 @@ def inline(model: ModelProto, weights: list[Stored], progress: Progress | None =
         done += stored.nbytes
         packed = None if stored.dtype.kind == "s" else stored.packed()
         if packed is not None and not stored.small:
-            first = seen.setdefault((_digest(packed), stored.dtype.name, stored.shape), stored)
+            first = seen.setdefault(stored.identity(_digest(packed)), stored)
             if first is not stored:
                 renamed[stored.name] = first.name
                 continue
@@ -109,13 +109,19 @@ def _digest(content: bytes | memoryview) -> bytes:
 
 
 def rename_operands(model: ModelProto, renamed: dict[str, str]) -> None:
-    """Let the nodes read other names."""
-    if not renamed:
-        return
-    for node in model.graph.node:
+    """Let the nodes read other names, those in bodies too."""
+    if renamed:
+        _rename(model.graph, renamed)
+
+
+def _rename(graph: GraphProto, renamed: dict[str, str]) -> None:
+    for node in graph.node:
         for i, name in enumerate(node.input):
             if name in renamed:
                 node.input[i] = renamed[name]
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename(attribute.g, renamed)
 
 
 __all__ = [

@@ -49,6 +49,7 @@ from lazygraph.errors import (
     GraphMismatchError,
     IndexRangeError,
     LazyGraphError,
+    LoadError,
     OperandError,
     SeqLenMismatchError,
     ShapeError,
@@ -69,7 +70,8 @@ if TYPE_CHECKING:
     from lazygraph.cache import KvCache, LatentCache
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
-    from lazygraph.export import Decoder, save, to_onnx
+    from lazygraph.export import Decoder, load, save, to_onnx
+    from lazygraph.loaded import Loaded
     from lazygraph.ops.schema import op
     from lazygraph.printing import to_text
 
@@ -90,6 +92,8 @@ __all__ = [
     "LatentCache",
     "LazyArray",
     "LazyGraphError",
+    "LoadError",
+    "Loaded",
     "OperandError",
     "SeqLenMismatchError",
     "ShapeError",
@@ -122,6 +126,7 @@ __all__ = [
     "int4",
     "int64",
     "int8",
+    "load",
     "nn",
     "op",
     "optional_of",
@@ -147,7 +152,9 @@ _LATER = {
     "Decoder": "lazygraph.export.decoder",
     "KvCache": "lazygraph.cache",
     "LatentCache": "lazygraph.cache",
+    "Loaded": "lazygraph.loaded",
     "convert": "lazygraph.conversion",
+    "load": "lazygraph.export.loading",
     "nn": "lazygraph",
     "op": "lazygraph.ops.schema",
     "realize": "lazygraph.evaluate",

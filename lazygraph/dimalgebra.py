@@ -26,7 +26,7 @@ class Atom:
     Two named sizes of one name are one atom, whatever bounds they were declared with.
     """
 
-    __slots__ = ("_hash", "args", "high", "kind", "low", "text")
+    __slots__ = ("_hash", "args", "high", "kind", "low", "met", "text")
 
     def __init__(
         self, kind: str, text: str, args: tuple[Size, ...] = (), low: int = 0, high: int | None = None
@@ -37,6 +37,7 @@ class Atom:
         self.low = low
         self.high = high
         self._hash = hash((kind, text))
+        self.met: set[tuple[str, str]] | None = None  # of a file's sizes: which of them met, and are taken for equal
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Atom) and self.kind == other.kind and self.text == other.text)

@@ -32,6 +32,7 @@ from lazygraph.dimalgebra import (
 )
 from lazygraph.dimbounds import at_most, bounds, equal, evaluate, known, largest, smallest, substitute
 from lazygraph.dimtext import as_size, parse
+from lazygraph.filesizes import note_meeting, of_file
 
 __all__ = [
     "AssumedEqual",
@@ -59,6 +60,8 @@ __all__ = [
     "multiply",
     "names",
     "normal",
+    "note_meeting",
+    "of_file",
     "parse",
     "product",
     "size",

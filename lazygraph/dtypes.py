@@ -154,6 +154,9 @@ complex64 = _BY_NAME["complex64"]
 complex128 = _BY_NAME["complex128"]
 string = _BY_NAME["string"]
 
+# What an operator gives that nobody here knows, where its file does not say either.
+untold = DType("untold", 0, 0, "?")
+
 
 def sequence_of(dtype: DTypeLike) -> DType:
     """Return the type of a list of tensors of one element type, each with a shape of its own."""

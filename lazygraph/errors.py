@@ -114,6 +114,10 @@ class ExportError(LazyGraphError, RuntimeError):
     """The graph could not be written, checked or run."""
 
 
+class LoadError(LazyGraphError, ValueError):
+    """A model file is broken, or asks for what a file must not ask for."""
+
+
 class WeightsError(LazyGraphError, ValueError):
     """A checkpoint's tensors do not fit the model: missing, unused, or of the wrong shape or type."""
 

@@ -179,7 +179,8 @@ def _checked_feeds(graph: Graph, feeds: Feeds, compiled: _Compiled) -> dict[str,
         if tensor.known_shape is not None:
             sizes.learn(name, tensor, arrays[name].shape)
     sizes.settle()
-    return {name: arrays[name] for name in compiled.session.inputs}
+    optional = [name for name in compiled.session.optional if name in arrays]
+    return {name: arrays[name] for name in (*compiled.session.inputs, *optional)}
 
 
 def _feed_name(graph: Graph, key: object) -> str:
@@ -271,8 +272,8 @@ class _Sizes:
             if not isinstance(size, Dim):
                 if size != number:
                     self._refuse(name, tensor, given, f"axis {axis} is {number}")
-            elif len(names := dims.names(size)) == 1 and size == dims.size(names[0]):
-                self._bind(names[0], number, name, tensor, axis)
+            elif len(parts := dims.atoms(size)) == 1 and parts[0].kind == "size" and size == Dim({parts: 1}):
+                self._bind(parts[0].text, number, name, tensor, axis)
                 low, high = dims.bounds(size)
                 if number < (low or 0) or (high is not None and number > high):
                     self._refuse(name, tensor, given, f"{size} is {number}, declared within [{low}, {high}]")

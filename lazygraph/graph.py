@@ -7,7 +7,8 @@ reach.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -23,8 +24,33 @@ from lazygraph.where import user_line
 if TYPE_CHECKING:
     from lazygraph.tensor import Shape, Tensor
 
+Numbers: TypeAlias = "np.ndarray[Any, Any] | LazyArray"
+
 # Constants of at most so many elements are followed while the graph is built.
 SMALL = 1024
+
+
+@dataclass(slots=True)
+class FileFacts:
+    """What a file says of itself beside the program that it holds; kept when the graph is written again.
+
+    Attributes:
+        name: The graph's name.
+        doc: Its text for people.
+        metadata: Texts by key.
+        domains: The version of every domain that the file is written for.
+        ir_version: The IR version that it was written with.
+        docs: Texts for people about inputs and outputs, by their names.
+        annotations: Quantisation annotations, as the file had them (``TensorAnnotation`` messages).
+    """
+
+    name: str = ""
+    doc: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    domains: dict[str, int] = field(default_factory=dict)
+    ir_version: int = 0
+    docs: dict[str, str] = field(default_factory=dict)
+    annotations: list[bytes] = field(default_factory=list)
 
 
 class Graph:
@@ -33,6 +59,7 @@ class Graph:
     Attributes:
         inputs: Every declared input by name, in order of declaration.
         opset: The ai.onnx opset whose signatures apply, or None for the newest.
+        facts: What the file said that the graph was loaded from, None where it was not.
     """
 
     __slots__ = (
@@ -40,6 +67,7 @@ class Graph:
         "_constants",
         "_names",
         "_serial",
+        "facts",
         "inputs",
         "opset",
         "scalars",
@@ -59,6 +87,7 @@ class Graph:
         self.scalars: dict[object, Tensor] = {}
         self.size_tensors: dict[Size, Tensor] = {}
         self._serial = 0
+        self.facts: FileFacts | None = None
 
     def __str__(self) -> str:
         """Its inputs, its operator calls and the results that are still held, a line each (see lazygraph.printing)."""
@@ -94,10 +123,26 @@ class Graph:
             raise ShapeError(f"{shape!r} is not a list of sizes", op="input", expected="a list such as ['seq', 64]")
 
         sizes = None if shape is None else tuple(self.size(value) for value in shape)
-        tensor = self.makes(self, kind, sizes, Input(name, user_line()), 0)
+        return self.add_input(name, kind, sizes)
+
+    def add_input(self, name: str, dtype: DType, shape: Shape | None, default: Numbers | None = None) -> Tensor:
+        """Return a new input whose type is checked already; its shape may be unknown, and it may have a default."""
+        tensor = self.makes(self, dtype, shape, Input(name, user_line(2), default), 0)
         self.inputs[name] = tensor
         self._names.add(name)
         return tensor
+
+    def free_name(self, wanted: str) -> str:
+        """Return a name that no input or constant has: the wanted one, or with a number behind it."""
+        name, count = wanted, 0
+        while name in self._names:
+            count += 1
+            name = f"{wanted}_{count}"
+        return name
+
+    def instead(self, before: Constant, array: Numbers) -> Tensor:
+        """Return a constant of the same name with other numbers; in one file both cannot keep it."""
+        return self._new_constant(array, before.name)
 
     def size(self, value: SizeLike) -> Size:
         """Return the size, a named one with the bounds that this graph already knows of it.

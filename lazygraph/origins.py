@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,36 @@ if TYPE_CHECKING:
     from lazygraph.tensor import Graph, Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a file said of an operator call beside its meaning, kept for when it is written again.
+
+    Attributes:
+        name: The call's name, ``""`` for none.
+        values: The names of what it gives, ``""`` for what is left out.
+        doc: Its text for people.
+        metadata: Further texts by key.
+        opset: The version of its domain that it is written for, where that is not the graph's.
+    """
+
+    name: str = ""
+    values: tuple[str, ...] = ()
+    doc: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+    opset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An attribute of a kind that Python has no value for, as the file had it: the bytes of its ``AttributeProto``."""
+
+    content: bytes
+
+
 class Node:
     """One operator call: what it reads, what it makes, and the user's line that asked for it."""
 
-    __slots__ = ("at", "attrs", "bodies", "domain", "inputs", "op", "outputs", "scope", "serial")
+    __slots__ = ("at", "attrs", "bodies", "domain", "inputs", "kept", "op", "outputs", "scope", "serial")
 
     def __init__(
         self,
@@ -40,6 +67,7 @@ class Node:
         self.at = at
         self.outputs: tuple[Tensor, ...] = ()
         self.bodies: tuple[Body, ...] = ()
+        self.kept: Kept | None = None
 
     def needs(self) -> list[Tensor]:
         """Return the tensors that it cannot do without: its operands, and what its bodies give."""
@@ -84,13 +112,14 @@ class BodyInput:
 
 
 class Input:
-    """Where a graph input comes from: its name and the user's line."""
+    """Where a graph input comes from: its name, the user's line, and the numbers it has where none are fed."""
 
-    __slots__ = ("at", "name")
+    __slots__ = ("at", "default", "name")
 
-    def __init__(self, name: str, at: Where | None) -> None:
+    def __init__(self, name: str, at: Where | None, default: np.ndarray[Any, Any] | LazyArray | None = None) -> None:
         self.name = name
         self.at = at
+        self.default = default
 
 
 class Constant:

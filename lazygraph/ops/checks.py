@@ -151,8 +151,10 @@ def meet(a: Size, b: Size) -> Size | None:
         return a if isinstance(a, int) or isinstance(b, Dim) else b
     if answer is None:
         if dims.is_unknown(a):
+            dims.note_meeting(a, b)
             return b
         if dims.is_unknown(b):
+            dims.note_meeting(a, b)
             return a
     return None
 

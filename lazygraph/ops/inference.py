@@ -8,11 +8,12 @@ import numpy as np
 
 from lazygraph import dims
 from lazygraph.dims import Size
-from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx, optional_of, sequence_of
+from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx, optional_of, sequence_of, untold
 from lazygraph.errors import ShapeError, UnsupportedError
 from lazygraph.ops.attributes import NAMES_A_DTYPE, default_of
 from lazygraph.ops.core import Attrs, Inputs, Results
 from lazygraph.ops.signature import dtype_name
+from lazygraph.origins import Raw
 from lazygraph.tensor import SMALL, Constant, Graph, Shape, Tensor, describe
 
 if TYPE_CHECKING:
@@ -20,8 +21,18 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 
-def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Results:
+def inferred(
+    schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph, count: int | None = None, version: int | None = None
+) -> Results:
     """Return element type and shape of every output that the schema has.
+
+    Args:
+        schema: The operator's.
+        inputs: Operands.
+        attrs: Attributes.
+        graph: Whose numbers new sizes are named after.
+        count: How many outputs there are, where not one for each of the schema's.
+        version: The version of the domain that the call is written for; by default the schema's own.
 
     Raises:
         ShapeError: The inference refuses the operands.
@@ -29,7 +40,8 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
     """
     from onnx import OperatorSetIdProto, shape_inference
 
-    node = _node(schema, inputs, attrs)
+    formals = [schema.outputs[min(i, len(schema.outputs) - 1)] for i in range(count or len(schema.outputs))]
+    node = _node(schema, inputs, attrs, len(formals))
     types: dict[str, TypeProto] = {}
     values: dict[str, TensorProto] = {}
     sizes: dict[str, Size] = {}
@@ -40,7 +52,7 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
         value = _value(tensor)
         if value is not None:
             values[name] = value
-    opsets = [OperatorSetIdProto(domain=schema.domain, version=schema.since_version)]
+    opsets = [OperatorSetIdProto(domain=schema.domain, version=version or schema.since_version)]
     try:
         found = shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=opsets)
     except shape_inference.InferenceError as error:
@@ -51,7 +63,7 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
 
     fresh: dict[str, Size] = {}
     results: Results = []
-    for i, (formal, name) in enumerate(zip(schema.outputs, node.output, strict=True)):
+    for i, (formal, name) in enumerate(zip(formals, node.output, strict=True)):
         kind = found.get(name)
         holder = None if kind is None else _holder(kind)
         if holder is not None:
@@ -64,22 +76,34 @@ def inferred(schema: OpSchema, inputs: Inputs, attrs: Attrs, graph: Graph) -> Re
     return results
 
 
-def _node(schema: OpSchema, inputs: Inputs, attrs: Attrs) -> NodeProto:
-    from onnx import helper, numpy_helper
+def _node(schema: OpSchema, inputs: Inputs, attrs: Attrs, outputs: int) -> NodeProto:
+    from onnx import AttributeProto, helper, numpy_helper
 
     proto_attrs: dict[str, Any] = {}
+    raw: list[AttributeProto] = []
     for name, value in attrs.items():
+        if isinstance(value, Raw):
+            raw.append(AttributeProto.FromString(value.content))
+            continue
+        if isinstance(value, list) and not value:
+            kind = schema.attributes[name].type
+            raw.append(helper.make_attribute(name, [], attr_type=AttributeProto.AttributeType.Value(kind.name)))  # type: ignore[attr-defined]
+            continue
         if isinstance(value, np.ndarray):
             value = numpy_helper.from_array(value, name)
         proto_attrs[name] = value.onnx if isinstance(value, DType) else value
     names = ["" if tensor is None else f"i{place}" for place, tensor in enumerate(inputs)]
-    return helper.make_node(schema.name, names, [f"o{i}" for i in range(len(schema.outputs))], **proto_attrs)
+    node = helper.make_node(schema.name, names, [f"o{i}" for i in range(outputs)], **proto_attrs)
+    node.attribute.extend(raw)
+    return node
 
 
 def _type(tensor: Tensor, sizes: dict[str, Size]) -> TypeProto:
     from onnx import TypeProto
 
     kind = TypeProto()
+    if tensor.dtype is untold:
+        return kind
     if tensor.dtype.element is not None:
         _fill(kind, tensor.dtype)
         return kind
@@ -154,7 +178,7 @@ def _bound_dtype(schema: OpSchema, formal: Any, inputs: Inputs, attrs: Attrs) ->
     """Return the element type of an output: its variable's, its only one, or the one that an attribute names."""
     for place, tensor in enumerate(inputs):
         declared = schema.inputs[min(place, len(schema.inputs) - 1)]
-        if tensor is not None and declared.type_str == formal.type_str:
+        if tensor is not None and declared.type_str == formal.type_str and tensor.dtype is not untold:
             return tensor.dtype
     kinds = [name for name in map(dtype_name, formal.types) if name]
     if len(kinds) == 1:

@@ -23,7 +23,7 @@ LAYERS = {
     "ground": (),  # errors, dtypes, sizes, places, arrays, scopes
     "tensor": ("lazygraph.tensor",),
     "ops": ("lazygraph.ops", "lazygraph"),  # with the package's face, which hands the ops on
-    "nn": ("lazygraph.nn", "lazygraph.latent"),
+    "nn": ("lazygraph.nn", "lazygraph.latent", "lazygraph.rebuild", "lazygraph.loaded"),
     "cache": ("lazygraph.cache",),
     "models": ("lazygraph.models",),
     "export": ("lazygraph.export",),
@@ -51,7 +51,7 @@ SEES = {
 
 # Who may import what is not the standard library, numpy or lazygraph. The reader of onnx's schemas is several files.
 SCHEMA_READER = tuple(
-    f"lazygraph.ops.{name}" for name in ("schema", "signature", "attributes", "inference", "contrib", "stub")
+    f"lazygraph.ops.{name}" for name in ("schema", "signature", "attributes", "inference", "contrib", "deduce", "stub")
 )
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "onnx": (*SCHEMA_READER, "lazygraph.export"),
