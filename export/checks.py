@@ -270,10 +270,11 @@ def _located(program: Program, error: Exception) -> ExportError:
 def _values(program: Program) -> Iterator[tuple[Node, str, Tensor]]:
     names = program.names
     for node in program.nodes:
-        if len(node.outputs) == 1:
-            yield node, names[node][0], node.outputs[0]
+        made = node.made
+        if isinstance(made, Tensor):
+            yield node, names[node][0], made
         else:
-            for name, tensor in zip(names[node], node.outputs, strict=True):
+            for name, tensor in zip(names[node], made, strict=True):
                 if name:
                     yield node, name, tensor
 

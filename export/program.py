@@ -152,7 +152,7 @@ def _reached(outputs: Iterable[Tensor]) -> tuple[list[Node], list[Constant], set
             continue
         origin = tensor.origin
         kind = type(origin)
-        if kind is Node and len(origin.outputs) > 1:  # type: ignore[union-attr]
+        if kind is Node and not origin.single:  # type: ignore[union-attr]
             read.add((origin.serial, tensor.index))  # type: ignore[union-attr]
         if origin in seen:
             continue
@@ -203,7 +203,7 @@ class _Namer:
 
     def _copy(self, tensor: Tensor, name: str, body: Body | None) -> None:
         node = Node("Identity", "", (tensor,), {}, "", 0, tensor.origin.at)
-        node.outputs = (tensor,)
+        node.made = tensor
         self.program.copies.append(Copy(self.program.name_of(tensor), name, node, self._fresh("", "identity"), body))
 
     def _body_results(self, node: Node, body: Body) -> list[str]:
@@ -281,7 +281,8 @@ class _Namer:
         results = {origin for origin, _ in direct}
         prefixes: dict[tuple[str, str], str] = {}
         for node in self.program.nodes:
-            count = len(node.outputs)
+            made = node.made
+            count = len(made) if type(made) is tuple else 1
             called = node.scope, node.op
             prefix = prefixes.get(called)
             if prefix is None:

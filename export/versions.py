@@ -66,10 +66,10 @@ def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
     """Return one of each kind of call: same operator, attributes, operand and result types."""
     calls: dict[object, Node] = {}
     for node in nodes:
-        attrs, outputs = node.attrs, node.outputs
+        attrs, made = node.attrs, node.made
         types = [None if tensor is None else tensor.dtype.onnx for tensor in node.inputs]
-        if not attrs and len(outputs) == 1:
-            calls.setdefault((node.op, node.domain, outputs[0].dtype.onnx, *types), node)
+        if not attrs and isinstance(made, Tensor):
+            calls.setdefault((node.op, node.domain, made.dtype.onnx, *types), node)
             continue
         key = (
             node.op,
@@ -77,7 +77,7 @@ def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
             tuple(attrs),
             str(attrs) if node.op in _CHANGED else "",
             tuple(types),
-            tuple([tensor.dtype.onnx for tensor in outputs]),
+            tuple([tensor.dtype.onnx for tensor in node.outputs]),
         )
         calls.setdefault(key, node)
     return list(calls.values())

@@ -28,6 +28,8 @@ Numbers: TypeAlias = "np.ndarray[Any, Any] | LazyArray"
 
 # Constants of at most so many elements are followed while the graph is built.
 SMALL = 1024
+# The attributes of every call that has none; nothing writes to a node's attributes.
+_NO_ATTRS: dict[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -228,15 +230,13 @@ class Graph:
     ) -> tuple[Tensor, ...]:
         """Add a node whose checks have passed; return its outputs. The one place where nodes are made."""
         self._serial += 1
-        node = Node(op, domain, inputs, attrs, current_scope(), self._serial, user_line(3))
+        node = Node(op, domain, inputs, attrs or _NO_ATTRS, current_scope(), self._serial, user_line(3))
         make = self.makes
-        outputs: tuple[Tensor, ...]
         if len(results) == 1:
             dtype, shape = results[0]
-            outputs = (make(self, dtype, shape, node, 0),)
-        else:
-            outputs = tuple([make(self, dtype, shape, node, i) for i, (dtype, shape) in enumerate(results)])
-        node.outputs = outputs
+            made = node.made = make(self, dtype, shape, node, 0)
+            return (made,)
+        outputs = node.made = tuple([make(self, dtype, shape, node, i) for i, (dtype, shape) in enumerate(results)])
         return outputs
 
 

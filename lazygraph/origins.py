@@ -44,9 +44,14 @@ class Raw:
 
 
 class Node:
-    """One operator call: what it reads, what it makes, and the user's line that asked for it."""
+    """One operator call: what it reads, what it makes, and the user's line that asked for it.
 
-    __slots__ = ("at", "attrs", "bodies", "domain", "inputs", "kept", "op", "outputs", "scope", "serial")
+    Attributes:
+        made: Its one result, or the tuple of its results where it has several (or none yet). Calls come by the
+            hundred thousand: a tuple around each single result would be one more object for the garbage collector.
+    """
+
+    __slots__ = ("at", "attrs", "bodies", "domain", "inputs", "kept", "made", "op", "scope", "serial")
 
     def __init__(
         self,
@@ -65,9 +70,20 @@ class Node:
         self.scope = scope
         self.serial = serial
         self.at = at
-        self.outputs: tuple[Tensor, ...] = ()
+        self.made: Tensor | tuple[Tensor, ...] = ()
         self.bodies: tuple[Body, ...] = ()
         self.kept: Kept | None = None
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """All its results, in order."""
+        made = self.made
+        return made if type(made) is tuple else (made,)  # type: ignore[return-value]
+
+    @property
+    def single(self) -> bool:
+        """Whether it has one result."""
+        return type(self.made) is not tuple
 
     def needs(self) -> list[Tensor]:
         """Return the tensors that it cannot do without: its operands, and what its bodies give."""

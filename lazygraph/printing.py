@@ -139,7 +139,7 @@ class _Text:
         if isinstance(origin, Constant) and not origin.name:
             return _literal(origin)
         name = self.names[origin]
-        return f"{name}.{tensor.index}" if isinstance(origin, Node) and len(origin.outputs) > 1 else name
+        return f"{name}.{tensor.index}" if isinstance(origin, Node) and not origin.single else name
 
     def _fresh(self, scope: str, base: str) -> str:
         prefix = f"{scope}/{base}" if scope else base

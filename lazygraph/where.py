@@ -28,30 +28,31 @@ def user_line(above: int = 1) -> Where | None:
         above: How many callers up the search starts; those in between are lazygraph's own.
     """
     frame: FrameType | None = sys._getframe(above)
-    own = _own
+    own, places = _own, _places
     while frame is not None:
         code = frame.f_code
-        if id(code) not in own:
-            module = frame.f_globals.get("__name__") or ""
-            if not module.startswith("lazygraph.") or module.startswith("lazygraph.models."):
-                return _line(frame, code)
-            own[id(code)] = code
+        key = id(code)
+        if key not in own:
+            found = places.get(key) or _judged(frame, code)
+            if found is not None:  # Python counts a line from the start of its code, so what was counted is kept
+                at = found[1].get(frame.f_lasti)
+                if at is None:
+                    at = found[1][frame.f_lasti] = Where(code.co_filename, frame.f_lineno)
+                return at
         frame = frame.f_back
     return None
 
 
-def _line(frame: FrameType, code: CodeType) -> Where:
-    """Return where a frame stands. Python counts a line from the start of its code, so what was counted is kept."""
-    place = frame.f_lasti
-    found = _places.get(id(code))
-    if found is None:
-        if len(_places) >= _MOST:
-            _places.clear()
-        found = _places[id(code)] = code, {}
-    at = found[1].get(place)
-    if at is None:
-        at = found[1][place] = Where(code.co_filename, frame.f_lineno)
-    return at
+def _judged(frame: FrameType, code: CodeType) -> tuple[CodeType, dict[int, Where]] | None:
+    """Return where the lines of a code are kept that was not met before, or None when it is lazygraph's own."""
+    module = frame.f_globals.get("__name__") or ""
+    if module.startswith("lazygraph.") and not module.startswith("lazygraph.models."):
+        _own[id(code)] = code
+        return None
+    if len(_places) >= _MOST:
+        _places.clear()
+    found = _places[id(code)] = code, {}
+    return found
 
 
 # By its id, every code of lazygraph's own that was met: asked some ten times for every node. A code that is held here
