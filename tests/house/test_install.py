@@ -134,7 +134,9 @@ def _python(version: str) -> Path | None:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     places = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"{version}.*/bin/python"))]
     program = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
-    for place in filter(None, places):
+    for place in places:
+        if place is None:
+            continue
         done = subprocess.run([str(place), "-c", program], capture_output=True, text=True, check=False)
         if done.stdout.strip() == version:
             return Path(place)
