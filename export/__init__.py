@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lazygraph.export.alias import shared_memory_faults
     from lazygraph.export.decoder import Decoder
     from lazygraph.export.loading import load
     from lazygraph.export.saving import save, to_onnx
@@ -20,6 +21,7 @@ _HOMES = {
     "load": "loading",
     "open_session": "session",
     "save": "saving",
+    "shared_memory_faults": "alias",
     "to_onnx": "saving",
 }
 
@@ -35,4 +37,4 @@ def __dir__() -> list[str]:
     return sorted(_HOMES)
 
 
-__all__ = ["Decoder", "Session", "load", "open_session", "save", "to_onnx"]
+__all__ = ["Decoder", "Session", "load", "open_session", "save", "shared_memory_faults", "to_onnx"]

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from lazygraph.cache import KvCache, LatentCache
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
-    from lazygraph.export import Decoder, load, save, to_onnx
+    from lazygraph.export import Decoder, load, save, shared_memory_faults, to_onnx
     from lazygraph.loaded import Loaded
     from lazygraph.ops.schema import op
     from lazygraph.printing import to_text
@@ -134,6 +134,7 @@ __all__ = [
     "save",
     "scope",
     "sequence_of",
+    "shared_memory_faults",
     "size",
     "string",
     "to_onnx",
@@ -159,6 +160,7 @@ _LATER = {
     "op": "lazygraph.ops.schema",
     "realize": "lazygraph.evaluate",
     "save": "lazygraph.export.saving",
+    "shared_memory_faults": "lazygraph.export.alias",
     "to_onnx": "lazygraph.export.saving",
     "to_text": "lazygraph.printing",
 }
