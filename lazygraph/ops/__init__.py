@@ -158,7 +158,6 @@ from lazygraph.ops.reduce import (
     argmin,
     argsort,
     cumsum,
-    norm,
     reduce_l1,
     reduce_l2,
     reduce_log_sum,
@@ -170,9 +169,7 @@ from lazygraph.ops.reduce import (
     reduce_sum,
     reduce_sum_square,
     sort,
-    std,
     topk,
-    var,
 )
 from lazygraph.ops.searching import (
     compress,
@@ -198,6 +195,11 @@ from lazygraph.ops.slicing import (
     TO_THE_END,
     TO_THE_FRONT,
     slice,
+)
+from lazygraph.ops.statistics import (
+    norm,
+    std,
+    var,
 )
 from lazygraph.ops.updating import (
     At,

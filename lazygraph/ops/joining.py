@@ -8,7 +8,7 @@ from typing import cast as typed
 import numpy as np
 
 from lazygraph import dims
-from lazygraph.dims import Size, SizeLike
+from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.errors import OperandError, ShapeError
 from lazygraph.ops.checks import assume_hint, axis_of, exactly, fresh, meet, refuse_meeting, rows, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, apply_all, as_tensor, has_op, known_ints, rule
@@ -193,6 +193,23 @@ def _tile_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     return [(x.dtype, tuple(dims.multiply(a, b) for a, b in zip(x.shape, counts, strict=True)))]
 
 
-def tile(x: Tensor, repeats: Sequence[SizeLike] | Tensor) -> Tensor:
-    """Return ``x`` repeated so many times along each axis. Spec: ai.onnx::Tile."""
-    return apply("Tile", x, repeats if isinstance(repeats, Tensor) else sizes_tensor("tile", repeats, x))
+def tile(x: Tensor, repeats: SizeLike | Sequence[SizeLike] | Tensor) -> Tensor:
+    """Return ``x`` repeated so many times along each axis.
+
+    Args:
+        x: ``T``.
+        repeats: A number for each axis, or ``int64 (rank,)``. As in numpy, fewer numbers are of the last axes, and
+            more of them bring new axes in front.
+
+    Raises:
+        ShapeError: A number is negative.
+
+    Spec: ai.onnx::Tile.
+    """
+    if isinstance(repeats, Tensor):
+        return apply("Tile", x, repeats)
+    given = [repeats] if isinstance(repeats, (int, str, Dim, np.integer)) else list(repeats)
+    missing = len(x.shape) - len(given)
+    if missing < 0:
+        x = unsqueeze(x, range(-missing))
+    return apply("Tile", x, sizes_tensor("tile", [1] * missing + given, x))

@@ -78,7 +78,7 @@ def _pad_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
 
 def pad(
     x: Tensor,
-    pads: Sequence[SizeLike] | Tensor,
+    pads: SizeLike | Sequence[SizeLike | Sequence[SizeLike]] | Tensor,
     mode: str = "constant",
     constant_value: Operand | None = None,
     axes: Sequence[int] | None = None,
@@ -87,7 +87,8 @@ def pad(
 
     Args:
         x: ``T``.
-        pads: One before each axis, then one after each: sizes, or ``int64 (2 * n,)``.
+        pads: One before each axis, then one after each: sizes, or ``int64 (2 * n,)``. Or as in numpy: one size for
+            all sides, or pairs of before and after, one for each axis.
         mode: ``constant``, ``reflect``, ``edge`` or ``wrap`` (opset 19).
         constant_value: ``T ()``; 0 when None.
         axes: The axes that ``pads`` are for; all when None.
@@ -102,7 +103,7 @@ def pad(
     places = None if axes is None else axes_of("Pad", axes, len(x.shape), {"x": x})
     widths = pads
     if not isinstance(widths, Tensor):
-        given = list(widths)
+        given = _flat_pads(widths, len(x.shape) if places is None else len(places))
         if places is not None and len(given) == 2 * len(places):  # all axes: the form of opset 13
             full: list[SizeLike] = [0] * (2 * len(x.shape))
             for i, axis in enumerate(places):
@@ -115,6 +116,23 @@ def pad(
     if places is not None:
         inputs = (*inputs, x.graph.ints(places))
     return apply("Pad", *inputs, **({} if mode == "constant" else {"mode": mode}))
+
+
+def _flat_pads(pads: SizeLike | Sequence[SizeLike | Sequence[SizeLike]], axes: int) -> list[SizeLike]:
+    """Return numpy's forms of pads as ONNX's: those before each axis, then those after each."""
+    if isinstance(pads, (int, str, Dim, np.integer)):
+        return [pads] * (2 * axes)
+    given = list(pads)
+    pairs = [pair for pair in given if isinstance(pair, (list, tuple))]
+    if len(pairs) != len(given) or not pairs:
+        return typed("list[SizeLike]", given)  # a pair among sizes is refused as no size
+    if len(pairs) == 1:
+        pairs *= axes
+    if any(len(pair) != 2 for pair in pairs):
+        raise OperandError(
+            f"pads are {given!r}", op="Pad", expected="pairs of before and after, or one list of ONNX's order"
+        )
+    return [*[before for before, _ in pairs], *[after for _, after in pairs]]
 
 
 @rule("Trilu")
@@ -289,8 +307,8 @@ def flip(x: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
     return slice(x, [TO_THE_END] * many, [TO_THE_FRONT] * many, places, [-1] * many)
 
 
-def repeat(x: Tensor, repeats: int | Dim, axis: int) -> Tensor:
-    """Return ``x`` with each element along an axis ``repeats`` times in a row (numpy's ``repeat``).
+def repeat(x: Tensor, repeats: int | Dim, axis: int | None = None) -> Tensor:
+    """Return ``x`` with each element along an axis ``repeats`` times in a row; None for all elements as one row.
 
     Raises:
         IndexRangeError: The axis lies outside ``[-rank, rank)``.
@@ -298,6 +316,8 @@ def repeat(x: Tensor, repeats: int | Dim, axis: int) -> Tensor:
 
     Composed of Unsqueeze, Expand and Reshape.
     """
+    if axis is None:
+        x, axis = reshape(x, [-1]), 0
     place = axis_of("repeat", axis, len(x.shape), operands={"x": x})
     if isinstance(repeats, int) and repeats < 0:
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""Ops that make one number of many along some axes: sums, extremes, norms, positions, running sums, the k largest."""
+"""Ops that make one number of many along some axes: sums, extremes, positions, running sums, the k largest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import cast as typed
 from lazygraph import dims
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import bool_, int32, int64
-from lazygraph.errors import OperandError, ShapeError
+from lazygraph.errors import ShapeError
 from lazygraph.ops.checks import (
     BOOL,
     FLOAT,
@@ -28,7 +28,7 @@ from lazygraph.ops.checks import (
 )
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, apply_all, as_tensor, has_op, known_ints, rule
 from lazygraph.ops.elementwise import abs as absolute
-from lazygraph.ops.elementwise import log, sqrt, square, sub
+from lazygraph.ops.elementwise import log, square
 from lazygraph.ops.logic import cast, logical_not
 from lazygraph.ops.shaping import reshape
 from lazygraph.ops.sizes import shape
@@ -87,7 +87,7 @@ def _reduced(op: str, x: Tensor, axis: Axis, keepdims: bool) -> Tensor:
     return apply(op, x, x.graph.ints(axes), **attrs)
 
 
-def _no_axes(axis: Axis) -> bool:
+def no_axes(axis: Axis) -> bool:
     """Return whether ``axis`` is an empty list, which in numpy reduces nothing (in ONNX it means all axes)."""
     return isinstance(axis, Sized) and len(axis) == 0
 
@@ -107,52 +107,52 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
     Spec: ai.onnx::ReduceSum.
     """
-    return x if _no_axes(axis) else _reduced("ReduceSum", x, axis, keepdims)
+    return x if no_axes(axis) else _reduced("ReduceSum", x, axis, keepdims)
 
 
 def reduce_mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return means over the axes (see :func:`reduce_sum`); those of integers are cut. Spec: ai.onnx::ReduceMean."""
-    return x if _no_axes(axis) else _reduced("ReduceMean", x, axis, keepdims)
+    return x if no_axes(axis) else _reduced("ReduceMean", x, axis, keepdims)
 
 
 def reduce_max(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return maxima over the axes (see :func:`reduce_sum`). ``T: number``. Spec: ai.onnx::ReduceMax."""
-    return x if _no_axes(axis) else _reduced("ReduceMax", x, axis, keepdims)
+    return x if no_axes(axis) else _reduced("ReduceMax", x, axis, keepdims)
 
 
 def reduce_min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return minima over the axes (see :func:`reduce_sum`). ``T: number``. Spec: ai.onnx::ReduceMin."""
-    return x if _no_axes(axis) else _reduced("ReduceMin", x, axis, keepdims)
+    return x if no_axes(axis) else _reduced("ReduceMin", x, axis, keepdims)
 
 
 def reduce_prod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return products over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceProd."""
-    return x if _no_axes(axis) else _reduced("ReduceProd", x, axis, keepdims)
+    return x if no_axes(axis) else _reduced("ReduceProd", x, axis, keepdims)
 
 
 def reduce_l1(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return sums of absolute values over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceL1."""
-    return absolute(x) if _no_axes(axis) else _reduced("ReduceL1", x, axis, keepdims)
+    return absolute(x) if no_axes(axis) else _reduced("ReduceL1", x, axis, keepdims)
 
 
 def reduce_l2(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return roots of sums of squares over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceL2."""
-    return absolute(x) if _no_axes(axis) else _reduced("ReduceL2", x, axis, keepdims)
+    return absolute(x) if no_axes(axis) else _reduced("ReduceL2", x, axis, keepdims)
 
 
 def reduce_log_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return logarithms of sums over the axes (see :func:`reduce_sum`). ``T: float``. Spec: ai.onnx::ReduceLogSum."""
-    return log(x) if _no_axes(axis) else _reduced("ReduceLogSum", x, axis, keepdims)
+    return log(x) if no_axes(axis) else _reduced("ReduceLogSum", x, axis, keepdims)
 
 
 def reduce_log_sum_exp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return ``log(sum(exp(x)))`` over the axes, without overflow. ``T: float``. Spec: ai.onnx::ReduceLogSumExp."""
-    return x if _no_axes(axis) else _reduced("ReduceLogSumExp", x, axis, keepdims)
+    return x if no_axes(axis) else _reduced("ReduceLogSumExp", x, axis, keepdims)
 
 
 def reduce_sum_square(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return sums of squares over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceSumSquare."""
-    return square(x) if _no_axes(axis) else _reduced("ReduceSumSquare", x, axis, keepdims)
+    return square(x) if no_axes(axis) else _reduced("ReduceSumSquare", x, axis, keepdims)
 
 
 # ---- composed of them ----
@@ -161,7 +161,7 @@ def reduce_sum_square(x: Tensor, axis: Axis = None, keepdims: bool = False) -> T
 def any(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether any element along the axes holds, as bool; over none, False. Composed of Cast and ReduceSum."""
     dtype_among("any", "x", x, BOOL)
-    if _no_axes(axis):
+    if no_axes(axis):
         return x
     return cast(_reduced("ReduceSum", cast(x, int32), axis, keepdims), bool_)
 
@@ -169,33 +169,7 @@ def any(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def all(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether every element along the axes holds, as bool; over none, True. Composed as :func:`any`."""
     dtype_among("all", "x", x, BOOL)
-    return x if _no_axes(axis) else logical_not(any(logical_not(x), axis, keepdims))
-
-
-def norm(x: Tensor, ord: int = 2, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the norm over the axes: ``ord`` 1 sums absolute values, 2 is Euclid's.
-
-    Raises:
-        OperandError: Another ``ord``.
-
-    Spec: ai.onnx::ReduceL1, ai.onnx::ReduceL2.
-    """
-    if ord not in (1, 2):
-        raise OperandError(f"ord is {ord!r}", op="norm", expected="1 or 2")
-    return (reduce_l1 if ord == 1 else reduce_l2)(x, axis, keepdims)
-
-
-def var(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the variance over the axes, divided by the count. ``T: float``. Composed of ReduceMean, Sub and Mul."""
-    dtype_among("var", "x", x, FLOAT)
-    if _no_axes(axis):
-        return sub(x, x)
-    return reduce_mean(square(sub(x, reduce_mean(x, axis, True))), axis, keepdims)
-
-
-def std(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the standard deviation over the axes. ``T: float``. Composed of :func:`var` and Sqrt."""
-    return sqrt(var(x, axis, keepdims))
+    return x if no_axes(axis) else logical_not(any(logical_not(x), axis, keepdims))
 
 
 # ---- positions ----
@@ -263,12 +237,12 @@ def _cumulative_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     return [(x.dtype, x.known_shape)]
 
 
-def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
+def cumsum(x: Tensor, axis: int | None = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Return running sums along an axis.
 
     Args:
         x: ``T``: floating-point, or integers of 32 or 64 bits.
-        axis: The axis.
+        axis: The axis; None for all elements as one row.
         exclusive: Leave each element out of its own sum.
         reverse: Sum from the end.
 
@@ -277,6 +251,8 @@ def cumsum(x: Tensor, axis: int = 0, exclusive: bool = False, reverse: bool = Fa
 
     Spec: ai.onnx::CumSum.
     """
+    if axis is None:
+        x, axis = reshape(x, [-1]), 0
     axis = axis_of("CumSum", axis, len(x.shape), operands={"x": x})
     attrs: Attrs = {**({"exclusive": 1} if exclusive else {}), **({"reverse": 1} if reverse else {})}
     return apply("CumSum", x, as_tensor("CumSum", axis, x, int64), **attrs)
@@ -330,14 +306,26 @@ def topk(
     return values, indices
 
 
-def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
-    """Return the elements in rising order along an axis (falling if asked). Composed of TopK."""
-    return topk(x, _count(x, axis), axis, largest=descending)[0]
+def sort(x: Tensor, axis: int | None = -1, descending: bool = False) -> Tensor:
+    """Return the elements in rising order along an axis (falling if asked); None for all of them as one row.
+
+    Composed of TopK.
+    """
+    return _sorted(x, axis, descending)[0]
 
 
-def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
-    """Return the indices that sort along an axis, as ``int64``; equal elements keep their order. Composed of TopK."""
-    return topk(x, _count(x, axis), axis, largest=descending)[1]
+def argsort(x: Tensor, axis: int | None = -1, descending: bool = False) -> Tensor:
+    """Return the indices that sort along an axis (see :func:`sort`), as ``int64``; equal elements keep their order.
+
+    Composed of TopK.
+    """
+    return _sorted(x, axis, descending)[1]
+
+
+def _sorted(x: Tensor, axis: int | None, descending: bool) -> tuple[Tensor, Tensor]:
+    if axis is None:
+        x, axis = reshape(x, [-1]), 0
+    return topk(x, _count(x, axis), axis, largest=descending)
 
 
 def _count(x: Tensor, axis: int) -> int | Dim | Tensor:
@@ -353,7 +341,7 @@ __all__ = [
     "argmin",
     "argsort",
     "cumsum",
-    "norm",
+    "no_axes",
     "reduce_l1",
     "reduce_l2",
     "reduce_log_sum",
@@ -365,8 +353,6 @@ __all__ = [
     "reduce_sum",
     "reduce_sum_square",
     "sort",
-    "std",
     "topk",
-    "var",
     "without_axes",
 ]

@@ -221,6 +221,9 @@ REFUSED: list[tuple[str, Callable[[], object], type[lg.LazyGraphError], str]] = 
         lg.ShapeError,
         "max_pool: the window takes 3 of axis 2, which has 2 with padding",
     ),
+    ("pad of a triple", lambda: lg.pad(_x(), [(1, 1, 1)]), lg.OperandError, "pad: pads are [(1, 1, 1)]"),
+    ("matrix norm", lambda: lg.norm(_x(), "nuc"), lg.OperandError, "norm: ord is 'nuc'"),
+    ("ddof", lambda: lg.var(_x(), 0, ddof=3), lg.ShapeError, "var: ddof 3 of 3 elements"),
     ("pad", lambda: lg.pad(_x(), [1, 1]), lg.ShapeError, "pad: 2 pads for 2 axes"),
     (
         "norm scale",
