@@ -8,7 +8,7 @@ from typing import cast as typed
 import numpy as np
 
 from lazygraph import dims
-from lazygraph.dims import Dim, SizeLike
+from lazygraph.dims import Dim, Size, SizeLike
 from lazygraph.dtypes import int64
 from lazygraph.errors import ShapeError
 from lazygraph.ops.checks import first
@@ -60,8 +60,13 @@ def size_tensor(size: SizeLike, anchor: Tensor) -> Tensor:
     """Return a size as an ``int64 ()`` tensor, computed from the shape of an input that has it.
 
     Raises:
-        ShapeError: No input of the graph has an axis of that name.
+        ShapeError: No input of the graph has an axis that tells it.
     """
+    return _size_tensor(size, anchor, frozenset())
+
+
+def _size_tensor(size: SizeLike, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor:
+    """Return a size as a tensor; the names ``sought`` are being looked for and tell nothing yet."""
     size = anchor.graph.size(size)
     if isinstance(size, int):
         return as_tensor("size_tensor", size, anchor, int64)
@@ -72,7 +77,7 @@ def size_tensor(size: SizeLike, anchor: Tensor) -> Tensor:
     for monomial, coefficient in size.terms.items():
         term: Tensor | None = None
         for atom in monomial:
-            factor = _atom_tensor(atom, anchor)
+            factor = _atom_tensor(atom, anchor, sought)
             term = factor if term is None else apply("Mul", term, factor)
         if term is None:
             term = as_tensor("size_tensor", coefficient, anchor, int64)
@@ -86,9 +91,9 @@ def size_tensor(size: SizeLike, anchor: Tensor) -> Tensor:
     return result
 
 
-def _atom_tensor(atom: dims.Atom, anchor: Tensor) -> Tensor:
+def _atom_tensor(atom: dims.Atom, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor:
     if atom.args:
-        parts = [size_tensor(arg, anchor) for arg in atom.args]
+        parts = [_size_tensor(arg, anchor, sought) for arg in atom.args]
         if atom.kind == "floor":
             return _floor_divided(parts[0], parts[1], dims.bounds(atom.args[0])[0], dims.bounds(atom.args[1])[0])
         op = {"mod": "Mod", "min": "Min", "max": "Max"}[atom.kind]
@@ -105,19 +110,33 @@ def _atom_tensor(atom: dims.Atom, anchor: Tensor) -> Tensor:
     for source, axis, size in places:
         if size == name:
             return _axis_tensor(source, axis)
-    for source, axis, size in places:  # "past" from an axis of "past + seq" and one of "seq"
-        rest = dims.subtract(size, name)
-        if isinstance(size, Dim) and size.terms.get((atom,)) == 1 and atom.text not in dims.names(rest):
-            try:
-                return apply("Sub", _axis_tensor(source, axis), size_tensor(rest, anchor))
-            except ShapeError:
-                continue
+    sought |= {atom}
+    for source, axis, size in places:  # "past" from an axis of "past + seq" and one of "seq", "n" from one of "2*n"
+        factor = size.terms.get((atom,), 0) if isinstance(size, Dim) else 0
+        rest = dims.subtract(size, dims.multiply(name, factor))
+        if not factor or not sought.isdisjoint(_names(rest)):
+            continue
+        try:
+            whole = _axis_tensor(source, axis)
+            whole = whole if rest == 0 else apply("Sub", whole, _size_tensor(rest, anchor, sought))
+        except ShapeError:
+            continue
+        # The division leaves nothing over: the axis is so many times the name, whatever its sign.
+        return whole if factor == 1 else apply("Div", whole, as_tensor("size_tensor", factor, anchor, int64))
     raise ShapeError(
         f"no input has an axis of size {atom.text}",
         op="size_tensor",
         operands={"anchor": describe(anchor)},
-        expected="a size that an input of this graph has as an axis",
+        expected="a size that the axes of this graph's inputs tell",
     )
+
+
+def _names(size: Size) -> set[dims.Atom]:
+    """Return every name that a size depends on."""
+    found: set[dims.Atom] = set()
+    for atom in dims.atoms(size):
+        found |= {atom} if not atom.args else set().union(*map(_names, atom.args))
+    return found
 
 
 def _axis_tensor(x: Tensor, axis: int) -> Tensor:

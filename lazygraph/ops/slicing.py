@@ -18,6 +18,8 @@ from lazygraph.tensor import Tensor
 # different runtimes (the spec says: nothing is left), so it is never written there.
 TO_THE_END = 2**63 - 1
 TO_THE_FRONT = -(2**63)
+# From this end on, onnxruntime takes a backward slice to the front, and the spec says that it is empty.
+_INT_MAX = 2**31 - 1
 
 
 @rule("Slice")
@@ -53,8 +55,29 @@ def _slice_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         if firsts is None or lasts is None or strides is None or isinstance(strides[i], Dim):
             sizes[axis] = _unknown(x, axis, size)
         else:
-            sizes[axis] = sliced_size(size, firsts[i], lasts[i], typed(int, strides[i]))
+            sizes[axis] = _emitted_size(x, axis, firsts[i], lasts[i], typed(int, strides[i]))
     return [(x.dtype, tuple(sizes))]
+
+
+def _emitted_size(x: Tensor, axis: int, start: Size, end: Size, step: int) -> Size:
+    """Return how many elements ONNX's own ``[start:end:step]`` takes: Python's number, but for backward slices.
+
+    A start before the front is moved to the first element, where Python takes nothing. An end of INT_MAX is nothing to
+    the spec and everything to onnxruntime: the number is left to the run.
+    """
+    size = x.shape[axis]
+    if step > 0:
+        return sliced_size(size, start, end, step)
+    if isinstance(end, int) and end >= _INT_MAX:
+        return _unknown(x, axis, size)
+    if not isinstance(start, int) or dims.at_most(-start, size) is True or start >= -1:
+        return sliced_size(size, start, end, step)
+    last = _from_front(end, size)
+    if last is None:
+        return _unknown(x, axis, size)
+    span = dims.subtract(dims.largest(dims.add(size, start), 0), dims.largest(last, -1))
+    count = dims.floordiv(dims.add(span, -step - 1), -step)
+    return dims.smallest(size, dims.largest(0, count))
 
 
 def sliced_size(size: Size, start: Size, end: Size, step: int) -> Size:
@@ -92,7 +115,7 @@ def _is_negative(bound: Size) -> bool:
 
 def _from_front(bound: Size, size: Size) -> Size | None:
     """Return the bound counted from the front, not held to the axis; None where its sign is not known."""
-    if isinstance(bound, int) and bound >= 2**31 - 1:
+    if isinstance(bound, int) and bound >= _INT_MAX:
         return size
     if bound >= 0 if isinstance(bound, int) else dims.at_most(0, bound):
         return bound
@@ -121,7 +144,8 @@ def slice(
 
     Args:
         x: ``T``.
-        starts: Sizes, which may be negative ints, or an ``int64 (n,)`` tensor.
+        starts: Sizes, which may be negative ints, or an ``int64 (n,)`` tensor. A tensor's bounds are ONNX's: backward
+            from before the front, they take the first element where Python takes nothing.
         ends: The same; :data:`TO_THE_END` and :data:`TO_THE_FRONT` mean just that.
         axes: The axes.
         steps: Ints other than 0.
@@ -134,6 +158,11 @@ def slice(
     """
     count = typed(int, starts.shape[0]) if isinstance(starts, Tensor) else len(starts)
     places = axes_of("slice", list(axes) if axes is not None else list(range(count)), len(x.shape), {"x": x})
+    if steps is not None and not isinstance(ends, Tensor):
+        ends = [
+            _INT_MAX - 1 if isinstance(end, int) and end >= _INT_MAX and step < 0 else end
+            for end, step in zip(ends, [*steps, *[1] * len(ends)], strict=False)
+        ]
     if steps is not None and not isinstance(starts, Tensor) and not isinstance(ends, Tensor):
         x, starts, ends = _started_within(x, starts, ends, places, steps)
     first = starts if isinstance(starts, Tensor) else _bounds(starts, x)
@@ -157,8 +186,13 @@ def _started_within(
             continue
         if isinstance(end, int) and end < 0 and end != TO_THE_FRONT:
             lasts[i] = end - start - 1 if end < start else -1
-        elif not isinstance(end, int):
-            continue
+        elif not isinstance(end, int) and dims.at_most(0, x.graph.size(end)) is not True:
+            raise ShapeError(
+                f"whether {end} counts from the front or the end is not known",
+                op="slice",
+                operands=rows({"x": x}),
+                expected="a sign that is known, where a backward slice may start before the front",
+            )
         firsts[i], cuts[axis] = -1, start + 1
     if not cuts:
         return x, starts, ends

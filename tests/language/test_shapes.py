@@ -319,3 +319,44 @@ def test_one_named_size_beside_a_copied_zero() -> None:
     for shape in [(0, 3, 2), (3, 0, 2), (2, 3, 2)]:
         value = np.ones(shape, np.float32)
         np.testing.assert_array_equal(realize(y, {"x": value}), value.reshape(shape[0], 2 * shape[1]))
+
+
+_BOUNDS = [TO_THE_FRONT, -9, -4, -2, -1, 0, 2, 4, 9, TO_THE_END]
+
+
+@pytest.mark.parametrize("step", [1, -1, 2, -2])
+@pytest.mark.parametrize("named", [False, True])
+def test_the_operator_slice_counts_as_onnxruntime_does(step: int, named: bool) -> None:
+    x = lg.input("x", "float32", ["n" if named else 4])
+    cuts = {f"{a}:{b}": lg.op.Slice(x, [a], [b], [0], [step]) for a in _BOUNDS for b in _BOUNDS}
+    for size in (4, 0, 1) if named else (4,):
+        found = realize(dict(cuts), {"x": np.arange(size, dtype=np.float32)})
+        for name, cut in cuts.items():
+            left_to_the_run = dims.is_unknown(cut.shape[0])
+            assert left_to_the_run == (step < 0 and name.endswith(f":{TO_THE_END}"))
+            if not left_to_the_run:
+                assert dims.evaluate(cut.shape[0], {"n": size}) == len(found[name]), name
+
+
+def test_a_backward_slice_to_a_named_end_is_pythons() -> None:
+    x = lg.input("x", "float32", ["n"])
+    other = lg.input("m", "float32", ["m"], anchor=x)
+    y = x[-4 : other.shape[0] : -1]
+    for n in range(8):
+        for m in range(5):
+            value, end = np.arange(n, dtype=np.float32), np.zeros(m, np.float32)
+            np.testing.assert_array_equal(realize(y, {"x": value, "m": end}), value[-4:m:-1])
+    with pytest.raises(lg.ShapeError, match="whether m - 2 counts from the front or the end is not known"):
+        x[-4 : other.shape[0] - 2 : -1]
+
+
+def test_a_named_size_comes_from_a_multiple_of_it() -> None:
+    x = lg.input("x", "float32", ["2*n + 1"])
+    y = lg.zeros(["n"], anchor=x)
+    assert realize(y, {"x": np.zeros(7, np.float32)}).shape == (3,)
+
+
+def test_two_names_that_only_their_sum_tells_are_refused() -> None:
+    x = lg.input("x", "float32", ["past + seq"])
+    with pytest.raises(lg.ShapeError, match="no input has an axis of size past"):
+        lg.zeros(["past"], anchor=x)
