@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from lazygraph.errors import UnknownOpError, UnsupportedError
-from lazygraph.ops import classical, folding, recurrent, signal, training  # noqa: F401  rules that only lg.op needs
+from lazygraph.ops import classical, folding, fused, recurrent, signal, training  # noqa: F401  rules that only lg.op needs
 from lazygraph.ops.attributes import attributes_of, default_of, kind_of
 from lazygraph.ops.contrib import contrib_names, contrib_schema
 from lazygraph.ops.core import Results, add_node, graph_of, rule_of
