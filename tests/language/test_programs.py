@@ -483,7 +483,7 @@ def _cast(p: Program) -> Step | None:
 def _reduction(name: str, oracle: Build, types: Sequence[str], empty: bool = True, scale: Build = _top) -> None:
     def make(p: Program) -> Step | None:
         a = p.pick(types)
-        if a is None:
+        if a is None or (a.dtype in INTS and not scale(a.value) < 2**31):  # out of range on the way
             return None
         axes, keep = p.axes(a), p.flag()
         if not empty and a.value.size == 0:  # numpy refuses, or gives nan
@@ -508,11 +508,16 @@ def _sum_squares(x: Array) -> float:
     return float(np.square(x.astype(np.float64)).sum())
 
 
+def _product_abs(x: Array) -> float:
+    """Return a bound of every product of some of the numbers."""
+    return float(np.maximum(np.abs(x.astype(np.float64)), 1).prod())
+
+
 _reduction("reduce_sum", np.sum, NUMBERS, scale=_sum_abs)
 _reduction("reduce_mean", np.mean, FLOATS, empty=False)
 _reduction("reduce_max", np.max, NUMBERS, empty=False)
 _reduction("reduce_min", np.min, NUMBERS, empty=False)
-_reduction("reduce_prod", np.prod, NUMBERS)
+_reduction("reduce_prod", np.prod, NUMBERS, scale=_product_abs)
 _reduction("reduce_l1", lambda x, **k: np.abs(x).sum(**k), NUMBERS, scale=_sum_abs)
 _reduction("reduce_sum_square", lambda x, **k: np.square(x).sum(**k), NUMBERS, scale=_sum_squares)
 _reduction("reduce_log_sum_exp", lambda x, **k: np.log(np.exp(x).sum(**k)), FLOATS, empty=False)
