@@ -17,6 +17,7 @@ from lazygraph.errors import (
     CacheStepError,
     OperandError,
 )
+from lazygraph.memory import Memory
 from lazygraph.ops.shaping import sizes_tensor
 from lazygraph.tensor import Graph, Shape, Tensor
 from lazygraph.whole import whole
@@ -341,6 +342,10 @@ class LatentCache:
             for layer, buffers in enumerate(self._state.buffers)
             for name, buffer in zip(self.layout.slot_names, buffers, strict=True)
         }
+
+    def memory(self) -> tuple[Memory, ...]:
+        """Return what whoever runs the graph must keep between two runs: every slot of every layer."""
+        return self.layout.memory()
 
     # ---- checks ----
 

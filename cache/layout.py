@@ -9,6 +9,7 @@ from typing import Any
 
 from lazygraph.dtypes import DType, DTypeLike, as_dtype
 from lazygraph.errors import CacheError, CacheLayerError, DTypeError, SlotCountError, SlotShapeError
+from lazygraph.memory import Memory
 from lazygraph.whole import whole
 
 _DTYPES = (
@@ -62,6 +63,15 @@ class CacheLayout:
     def nbytes(self) -> int:
         """Bytes of all buffers at full capacity."""
         return self.bytes_per_token * self.max_seq_len
+
+    def memory(self) -> tuple[Memory, ...]:
+        """Return every slot of every layer as whoever runs the graph must know it."""
+        kept, rows = self.dtype.name, self.max_seq_len
+        return tuple(
+            Memory(f"past.{layer}.{name}", f"present.{layer}.{name}", layer, name, "rows", kept, sizes, rows)
+            for layer in range(self.n_layers)
+            for name, sizes in zip(self.slot_names, self.trailing, strict=True)
+        )
 
     def check_layer(self, op: str, layer: int) -> int:
         """Return the layer.

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lazygraph.dtypes import as_dtype
-from lazygraph.export.manifest import Manifest, Slot
+from lazygraph.export.manifest import Manifest
+from lazygraph.memory import Memory
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -74,7 +75,7 @@ class SlotMemory:
 
     source: str
     target: str
-    slot: Slot
+    slot: Memory
     rows: Buffer
     spare: Buffer | None
 
@@ -91,9 +92,7 @@ class CacheMemory:
     def __init__(self, manifest: Manifest, device: str, start: dict[str, Bytes] | None = None) -> None:
         self._manifest = manifest
         self._device = device
-        self._slots = [
-            self._new(source, target, slot, (start or {}).get(source)) for source, target, slot in manifest.slot_names()
-        ]
+        self._slots = [self._new(slot, (start or {}).get(slot.source)) for slot in manifest.memory]
         self._bound: int | None = None
         # Rows below which something may have been written.
         self._written = max(
@@ -103,10 +102,10 @@ class CacheMemory:
         self._after = 0  # where the last run was to end
         self._clean = 0  # rows below which the last run found nothing but what counts and zeros
 
-    def _new(self, source: str, target: str, slot: Slot, start: Bytes | None) -> SlotMemory:
+    def _new(self, slot: Memory, start: Bytes | None) -> SlotMemory:
         nbytes = slot.bytes_per_row * self._manifest.max_seq_len
-        spare = Buffer(nbytes, self._device) if source in self._manifest.copied else None
-        return SlotMemory(source, target, slot, Buffer(nbytes, self._device, start), spare)
+        spare = Buffer(nbytes, self._device) if slot.source in self._manifest.copied else None
+        return SlotMemory(slot.source, slot.target, slot, Buffer(nbytes, self._device, start), spare)
 
     def bind(self, binding: ort.IOBinding, past: int, length: int) -> None:
         """Bind every slot for a run that writes rows ``[past, length)``; output on the input's memory where proven."""

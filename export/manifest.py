@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 from lazygraph.dtypes import as_dtype
 from lazygraph.errors import ExportError
+from lazygraph.memory import Kind, Lowering, Memory
 from lazygraph.whole import whole
 
 if TYPE_CHECKING:
@@ -19,27 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "manifest.json"
 MODEL = "model.onnx"
-FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One slot of every layer.
-
-    Attributes:
-        name: Its inputs are ``past.<layer>.<name>``, its outputs ``present.<layer>.<name>``.
-        trailing: The sizes of one row.
-        dtype: Element type.
-    """
-
-    name: str
-    trailing: tuple[int, ...]
-    dtype: str
-
-    @property
-    def bytes_per_row(self) -> int:
-        """Bytes that one row takes in one layer."""
-        return as_dtype(self.dtype).nbytes(prod(self.trailing))
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -50,12 +30,13 @@ class Manifest:
         model_type: Hugging Face's name of the architecture.
         source: What it was exported from.
         vocab_size: Token ids are in ``[0, vocab_size)``.
-        max_seq_len: Capacity of the cache, in tokens; rotation covers it.
+        max_seq_len: The longest text, in tokens; rotation covers it.
         compute: Element type of the arithmetic.
         max_position: The longest sequence that the model was trained for, in tokens.
-        n_layers: Layers of the cache.
-        slots: Slots of every layer.
-        lowering: ``buffer``: whole buffers are bound; ``view``: any number of rows that covers those that count.
+        memory: Every slot of every layer: the inputs and outputs that carry the cache.
+        lowering: ``buffer``: whole buffers are bound; ``view``: any number of rows that covers those that count;
+            ``concat``: exactly the rows that count go in, and those after the step come out.
+        batch: Whether the graph runs several texts at once, each with a position of its own.
         copied: Inputs of slots that must not share memory with their output, each with the reason.
         stop_ids: Token ids that end a text.
         nodes: Nodes of the graph.
@@ -70,9 +51,8 @@ class Manifest:
     vocab_size: int
     max_seq_len: int
     max_position: int
-    n_layers: int
-    slots: tuple[Slot, ...]
-    lowering: Literal["buffer", "view"]
+    memory: tuple[Memory, ...]
+    lowering: Lowering
     stop_ids: tuple[int, ...]
     nodes: int
     parameters: int
@@ -80,39 +60,78 @@ class Manifest:
     fingerprint: str
     version: str
     compute: str = "float32"
+    batch: bool = False
     copied: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
     @property
-    def bytes_per_token(self) -> int:
-        """Bytes of cache that one token takes over all layers."""
-        return self.n_layers * sum(slot.bytes_per_row for slot in self.slots)
+    def n_layers(self) -> int:
+        """Layers that remember something."""
+        return len({slot.layer for slot in self.memory})
 
-    def slot_names(self) -> list[tuple[str, str, Slot]]:
-        """Return every slot of every layer: its input's name, its output's name, and what it is."""
-        return [
-            (f"past.{layer}.{slot.name}", f"present.{layer}.{slot.name}", slot)
-            for layer in range(self.n_layers)
-            for slot in self.slots
-        ]
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of cache that one token takes over all layers, of a window until it is full."""
+        return sum(slot.bytes_per_row for slot in self.memory if slot.kind in ("rows", "window"))
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the cache at full capacity, per text."""
+        return sum(slot.nbytes for slot in self.memory)
 
     def to_json(self) -> str:
         """Return the file's text."""
-        listed = {"format": self.format, **{k: v for k, v in asdict(self).items() if k != "format"}}
-        listed["bytes_per_token"] = self.bytes_per_token
-        listed["inputs"] = {
-            "input_ids": "int64 [n]: the new tokens",
-            "past_len": "int64 []: rows of the cache that count already",
-            "logits_from": "int64 []: the first of the n rows whose logits are wanted (0: all, n - 1: the last)",
-            "past.<layer>.<slot>": "[max_seq_len, ...trailing]"
-            if self.lowering == "buffer"
-            else "[rows, ...trailing], rows at least past_len + n; those beyond are masked, and must hold zeros",
-        }
-        listed["outputs"] = {
-            "logits": "float32 [n - logits_from, vocab_size]",
-            "present.<layer>.<slot>": "as the input, the new rows written from row past_len on; may share its memory",
-        }
-        return json.dumps(listed, indent=2, ensure_ascii=False) + "\n"
+        facts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("format", "memory")}
+        listed = {"format": self.format, **facts, "n_layers": self.n_layers, "bytes_per_token": self.bytes_per_token}
+        listed["cache_bytes"] = self.cache_bytes
+        listed["inputs"], listed["outputs"] = _described(self)
+        text = json.dumps({**listed, "memory": []}, indent=2, ensure_ascii=False)
+        # One line per slot: there are hundreds, and this file is read by people too.
+        slots = ",\n    ".join(json.dumps(asdict(slot), ensure_ascii=False) for slot in self.memory)
+        return text.removesuffix("[]\n}") + f"[\n    {slots}\n  ]\n}}\n"
+
+
+def _described(manifest: Manifest) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what goes into the graph and what comes out, in words."""
+    each, many = ("batch, ", "[batch]") if manifest.batch else ("", "[]")
+    inputs = {
+        "input_ids": f"int64 [{each}n]: the new tokens",
+        "past_len": f"int64 {many}: tokens read already",
+        "logits_from": "int64 []: the first of the n tokens whose logits are wanted (0: all, n - 1: the last)",
+    }
+    if manifest.batch:
+        inputs["new_len"] = "int64 [batch]: how many of the n ids are new tokens of the row; the others are padding"
+    outputs = {"logits": f"float32 [{each}n - logits_from, vocab_size]"}
+    for kind in dict.fromkeys(slot.kind for slot in manifest.memory):
+        label = f"past.<layer>.<slot>, {kind}"
+        inputs[label] = _INPUTS.get((kind, manifest.lowering)) or _INPUTS[kind, ""]
+        if kind != "once":
+            written = _OUTPUTS.get((kind, manifest.lowering)) or _OUTPUTS[kind, ""]
+            outputs[label.replace("past", "present")] = written
+    return inputs, outputs
+
+
+# Per kind and lowering; where the lowering makes no difference, under "". A batch has an axis before these.
+_INPUTS = {
+    ("rows", "buffer"): "[capacity, ...trailing]",
+    ("rows", "view"): "[rows, ...trailing], rows at least past_len + n; those beyond are masked, and must hold zeros",
+    ("rows", "concat"): "[past_len, ...trailing]",
+    ("window", "buffer"): "[capacity, ...trailing]: the first `sinks` rows, then position p at sinks + (p - sinks) mod "
+    "window",
+    ("window", "view"): "[rows, ...trailing]: as the whole ring of capacity rows, rows at least min(past_len + n, "
+    "capacity)",
+    ("window", "concat"): "[min(past_len, capacity), ...trailing]: the rows kept, oldest first",
+    ("state", ""): "[...trailing]; zeros before the first token",
+    ("once", ""): "[rows, ...trailing]: filled once, the same on every run",
+}
+_WRITTEN = "as the input, the new rows written; may share its memory, unless it stands in `copied`"
+_OUTPUTS = {
+    ("rows", ""): _WRITTEN,
+    ("rows", "concat"): "[past_len + n, ...trailing]",
+    ("window", ""): _WRITTEN,
+    ("window", "concat"): "[min(past_len + n, capacity), ...trailing]",
+    ("state", ""): "what replaces the input",
+}
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -135,39 +154,69 @@ def read_manifest(folder: Path) -> Manifest:
         raise ExportError(f"{file} cannot be read: {error}", op="open", expected="a manifest in JSON") from None
     if not isinstance(given, dict) or given.get("format") != FORMAT:
         got = given.get("format") if isinstance(given, dict) else type(given).__name__
-        raise ExportError(f"{file} is of format {got!r}", op="open", expected=f"format {FORMAT}")
+        raise ExportError(
+            f"{file} is of format {got!r}",
+            op="open",
+            expected=f"format {FORMAT}",
+            hint="another version of lazygraph wrote it: export it again" if whole(got) is not None else "",
+        )
     return _from_json(file, given)
 
 
 def _from_json(file: Path, given: dict[str, Any]) -> Manifest:
     fields = {name: given[name] for name in Manifest.__dataclass_fields__ if name in given}
     try:
-        slots = tuple(
-            Slot(str(s["name"]), tuple(map(int, s["trailing"])), as_dtype(s["dtype"]).name) for s in given["slots"]
-        )
-        fields["slots"] = slots
+        fields["memory"] = tuple(_slot(entry) for entry in given["memory"])
         fields["stop_ids"] = tuple(map(int, given["stop_ids"]))
         manifest = Manifest(**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise ExportError(
             f"{file} is incomplete: {error}", op="open", expected="the keys that an export writes"
         ) from None
-    for name in ("vocab_size", "max_seq_len", "max_position", "n_layers"):
+    for name in ("vocab_size", "max_seq_len", "max_position"):
         if (number := whole(fields[name])) is None or number < 1:
-            raise ExportError(
-                f"{name} is {fields[name]!r} in {file}", op="open", expected="a whole number of at least 1"
-            )
-    if not slots or any(size < 1 for slot in slots for size in slot.trailing):
-        raise ExportError(
-            f"slots are {given['slots']!r} in {file}", op="open", expected="slots with sizes of at least 1"
-        )
-    if manifest.lowering not in ("buffer", "view"):
-        raise ExportError(f"lowering is {manifest.lowering!r} in {file}", op="open", expected="'buffer' or 'view'")
+            raise _wrong(file, name, fields[name], "a whole number of at least 1")
+    if not manifest.memory:
+        raise _wrong(file, "memory", [], "at least one slot")
+    if manifest.lowering not in get_args(Lowering):
+        raise _wrong(file, "lowering", manifest.lowering, "one of " + ", ".join(get_args(Lowering)))
+    if not isinstance(manifest.batch, bool):
+        raise _wrong(file, "batch", manifest.batch, "true or false")
     if not isinstance(manifest.copied, dict):
-        raise ExportError(
-            f"copied is {manifest.copied!r} in {file}", op="open", expected="a table of inputs and reasons"
-        )
+        raise _wrong(file, "copied", manifest.copied, "a table of inputs and reasons")
+    for slot in manifest.memory:
+        if why := _impossible(slot, manifest.max_seq_len):
+            raise _wrong(file, f"memory of {slot.source}", asdict(slot), why)
     return manifest
+
+
+def _slot(entry: dict[str, Any]) -> Memory:
+    fields = {name: entry[name] for name in Memory.__dataclass_fields__}
+    sizes = tuple(whole(size) for size in entry["trailing"])
+    numbers = (*sizes, *(whole(entry[name]) for name in ("layer", "capacity", "window", "sinks")))
+    texts = (entry["source"], entry["target"], entry["slot"])
+    if None in numbers or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"a slot is {entry!r}")
+    return Memory(**{**fields, "trailing": sizes, "dtype": as_dtype(entry["dtype"]).name})
+
+
+def _impossible(slot: Memory, max_seq_len: int) -> str:
+    """Return what a slot must be and is not; empty where it is well formed."""
+    if slot.kind not in get_args(Kind):
+        return "a kind of " + ", ".join(get_args(Kind))
+    if slot.layer < 0 or slot.capacity < 1 or any(size < 1 for size in slot.trailing):
+        return "sizes of at least 1"
+    if not slot.source or bool(slot.target) == (slot.kind == "once"):
+        return "an input's name, and an output's unless it is filled once"
+    if slot.kind == "window" and (slot.window < 1 or slot.sinks < 0 or slot.capacity != slot.sinks + slot.window):
+        return "capacity = sinks + window"
+    if slot.kind == "rows" and slot.capacity != max_seq_len:
+        return f"room for max_seq_len = {max_seq_len} rows"
+    return ""
+
+
+def _wrong(file: Path, name: str, value: Any, expected: str) -> ExportError:
+    return ExportError(f"{name} is {value!r} in {file}", op="open", expected=expected)
 
 
 def check_fits(manifest: Manifest, session: InferenceSession) -> None:
@@ -176,15 +225,23 @@ def check_fits(manifest: Manifest, session: InferenceSession) -> None:
     Raises:
         ExportError: An input or output is missing, or has another element type or shape.
     """
-    rows = manifest.max_seq_len if manifest.lowering == "buffer" else None
+    each: tuple[None, ...] = (None,) if manifest.batch else ()
     wanted: dict[str, tuple[str, tuple[int | None, ...]]] = {
-        "input_ids": ("int64", (None,)),
-        "past_len": ("int64", ()),
+        "input_ids": ("int64", (*each, None)),
+        "past_len": ("int64", each),
         "logits_from": ("int64", ()),
-        "logits": ("float32", (None, manifest.vocab_size)),
+        "logits": ("float32", (*each, None, manifest.vocab_size)),
     }
-    for source, target, slot in manifest.slot_names():
-        wanted[source] = wanted[target] = (slot.dtype, (rows, *slot.trailing))
+    if manifest.batch:
+        wanted["new_len"] = ("int64", each)
+    for slot in manifest.memory:
+        leading: tuple[int | None, ...] = () if slot.kind == "state" else (None,)
+        if slot.kind in ("rows", "window") and manifest.lowering == "buffer":
+            leading = (slot.capacity,)
+        for name in filter(None, (slot.source, slot.target)):
+            if name in wanted:
+                raise _twice(name)
+            wanted[name] = (slot.dtype, (*each, *leading, *slot.trailing))
 
     values = {value.name: value for value in (*session.get_inputs(), *session.get_outputs())}
     for name in (*wanted, *sorted(values.keys() - wanted.keys())):
@@ -202,6 +259,12 @@ def check_fits(manifest: Manifest, session: InferenceSession) -> None:
                 expected="the two files as one export wrote them",
                 hint="export it again",
             )
+
+
+def _twice(name: str) -> ExportError:
+    return ExportError(
+        f"the manifest names {name} twice", op="open", expected="an input and an output of its own per slot"
+    )
 
 
 def _fits(kind: str, sizes: Sequence[int | str | None], dtype: str, shape: tuple[int | None, ...]) -> bool:

@@ -147,17 +147,17 @@ def _refuse_damaged(place: Path, what: str) -> NoReturn:
 
 
 def _sizes(manifest: Manifest, length: int) -> Iterator[tuple[str, int]]:
-    for source, _, slot in manifest.slot_names():
-        yield source, slot.bytes_per_row * length
+    for slot in manifest.memory:
+        yield slot.source, slot.bytes_per_row * length
 
 
 def _tensors(manifest: Manifest, length: int) -> dict[str, Any]:
     """Return the header's entries: they follow from the model and the length alone."""
     entries: dict[str, Any] = {}
     offset = 0
-    for source, _, slot in manifest.slot_names():
+    for slot in manifest.memory:
         end = offset + slot.bytes_per_row * length
-        entries[source] = {
+        entries[slot.source] = {
             "dtype": _TYPES.get(slot.dtype, slot.dtype.upper()),
             "shape": [length, *slot.trailing],
             "data_offsets": [offset, end],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from lazygraph.conversion import convert
 from lazygraph.export.manifest import Manifest
+from lazygraph.memory import described
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -44,14 +45,12 @@ def export(options: argparse.Namespace) -> int:
 
 def summary(manifest: Manifest, folder: Path, seconds: float) -> str:
     """Return what was built, for people."""
-    slots = " + ".join(f"{slot.name} {list(slot.trailing)}" for slot in manifest.slots)
-    capacity = manifest.bytes_per_token * manifest.max_seq_len
     rows = {
         "model": f"{manifest.model_type}, from {manifest.source}",
         "graph": f"{manifest.nodes:,} nodes",
         "weights": f"{manifest.parameters:,} numbers, {size(manifest.weight_bytes)}",
-        "cache": f"{manifest.n_layers} layers x ({slots}) {manifest.slots[0].dtype}: "
-        f"{manifest.bytes_per_token:,} bytes per token, {size(capacity)} at {manifest.max_seq_len:,} tokens",
+        "cache": f"{described(manifest.memory)}: {manifest.bytes_per_token:,} bytes per token, "
+        f"{size(manifest.cache_bytes)} at {manifest.max_seq_len:,} tokens",
         "in place": "every slot" if not manifest.copied else f"all but {len(manifest.copied)} slots",
         "files": f"in {folder}: " + ", ".join(sorted(file.name for file in folder.iterdir())),
         "took": f"{seconds:.1f} s",

@@ -15,8 +15,9 @@ from typing import Literal
 from lazygraph.dtypes import bfloat16, dtype_of_onnx, float16, float32
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export.alias import shared_memory_faults
-from lazygraph.export.manifest import FILE, MODEL, Manifest, Slot, fingerprint
+from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
 from lazygraph.export.saving import save
+from lazygraph.memory import shares
 from lazygraph.models.block_fp8 import readable
 from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
 from lazygraph.models.config import Config
@@ -195,15 +196,8 @@ def _write(
     progress: Progress | None,
 ) -> Manifest:
     model = save(graph.outputs(), folder / MODEL, external=True, target=provider, progress=progress)
-    layout = graph.cache.layout
-    slots = tuple(
-        Slot(name, sizes, layout.dtype.name) for name, sizes in zip(layout.slot_names, layout.trailing, strict=True)
-    )
-    pairs = {
-        f"past.{layer}.{slot.name}": f"present.{layer}.{slot.name}"
-        for layer in range(layout.n_layers)
-        for slot in slots
-    }
+    memory = graph.cache.memory()
+    shared = {slot.source: slot.target for slot in memory if shares(slot, graph.cache.lowering)}
     manifest = Manifest(
         model_type=model_type,
         source=f"{checkpoint.path.name} ({checkpoint.source})",
@@ -211,8 +205,7 @@ def _write(
         max_seq_len=options.max_seq_len,
         compute=options.precision.compute.name,
         max_position=graph.max_position,
-        n_layers=layout.n_layers,
-        slots=slots,
+        memory=memory,
         lowering=graph.cache.lowering,
         stop_ids=checkpoint.stop_ids,
         nodes=len(model.graph.node),
@@ -220,7 +213,8 @@ def _write(
         weight_bytes=sum(dtype_of_onnx(t.data_type).nbytes(prod(t.dims)) for t in model.graph.initializer),
         fingerprint=fingerprint(folder / MODEL),
         version=VERSION,
-        copied=shared_memory_faults(model, pairs),
+        batch=graph.batch,
+        copied=shared_memory_faults(model, shared),
     )
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder)

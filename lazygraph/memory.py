@@ -10,8 +10,8 @@ from lazygraph.dtypes import as_dtype
 
 # rows: one row per token, appended. window: the last rows only, each written at its position modulo the window.
 # state: replaced as a whole on each run. once: filled once, then only read.
-Kind: TypeAlias = 'Literal["rows", "window", "state", "once"]'
-Lowering: TypeAlias = 'Literal["buffer", "view", "concat"]'
+Kind: TypeAlias = Literal["rows", "window", "state", "once"]
+Lowering: TypeAlias = Literal["buffer", "view", "concat"]
 
 
 @dataclass(frozen=True)
@@ -51,3 +51,23 @@ class Memory:
     def nbytes(self) -> int:
         """Bytes at full capacity, per batch row."""
         return self.bytes_per_row * self.capacity
+
+
+def shares(slot: Memory, lowering: Lowering) -> bool:
+    """Return whether a slot's output may have its input's memory as far as its sizes go: both are equally large."""
+    return slot.target != "" and (lowering != "concat" or slot.kind == "state")
+
+
+def described(memory: tuple[Memory, ...]) -> str:
+    """Return what is remembered, in one line for people: ``3 layers x (k [2, 12] float32 + v [2, 12] float32)``."""
+    layers: dict[int, list[str]] = {}
+    for slot in memory:
+        kept = "" if slot.kind == "rows" else f" {slot.kind}" + (f" of {slot.window}" if slot.window else "")
+        sinks = f" and {slot.sinks} sinks" if slot.sinks else ""
+        text = f"{slot.slot} {list(slot.trailing)} {slot.dtype}{kept}{sinks}"
+        layers.setdefault(slot.layer, []).append(text)
+    alike: dict[str, int] = {}
+    for slots in layers.values():
+        text = " + ".join(slots)
+        alike[text] = alike.get(text, 0) + 1
+    return ", ".join(f"{count} layers x ({text})" for text, count in alike.items())

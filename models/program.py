@@ -54,6 +54,7 @@ class DecoderGraph:
         vocab_size: Token ids are in ``[0, vocab_size)``.
         max_position: The longest sequence that the model was trained for, in tokens.
         notes: What a user should know: tied embeddings, ignored layers and the like.
+        batch: Whether the graph runs several texts at once.
     """
 
     logits: Tensor
@@ -61,6 +62,7 @@ class DecoderGraph:
     vocab_size: int
     max_position: int
     notes: tuple[str, ...] = field(default=())
+    batch: bool = False
 
     def outputs(self) -> dict[str, Tensor]:
         """Return everything to save, by name."""

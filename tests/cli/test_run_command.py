@@ -159,7 +159,7 @@ def test_a_folder_that_is_no_export_is_refused(
         ("manifest.json", b"{", "cannot be read"),
         ("manifest.json", b"[]", "is of format"),
         ("manifest.json", b'{"format": 99}', "format 99"),
-        ("manifest.json", b'{"format": 1}', "incomplete"),
+        ("manifest.json", b'{"format": 2}', "incomplete"),
         ("model.onnx", b"", "not the file that the manifest describes"),
         ("model.onnx", None, "no model.onnx"),
         ("weights", None, "data"),

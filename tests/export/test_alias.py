@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 import lazygraph as lg
 from lazygraph.export.alias import shared_memory_faults
-from lazygraph.export.manifest import FILE, MODEL, Manifest, Slot, fingerprint
+from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
 from lazygraph.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -416,8 +416,7 @@ def counting_decoder(
         vocab_size=VOCAB,
         max_seq_len=CAPACITY,
         max_position=CAPACITY,
-        n_layers=1,
-        slots=(Slot("slot0", (VOCAB,), "float32"),),
+        memory=after.memory(),
         lowering="buffer",
         stop_ids=(),
         nodes=len(model.graph.node),

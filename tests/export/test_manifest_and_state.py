@@ -21,7 +21,8 @@ from safetensors.numpy import load_file
 
 import lazygraph as lg
 from lazygraph.export import state
-from lazygraph.export.manifest import Slot, fingerprint, read_manifest
+from lazygraph.export.manifest import fingerprint, read_manifest
+from lazygraph.memory import Memory
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 CAPACITY = 150
@@ -80,12 +81,13 @@ def test_a_manifest_that_is_no_json(export: Path, text: str | bytes) -> None:
 
 @pytest.mark.parametrize(
     ("text", "shown"),
-    [("[]", "'list'"), ("null", "'NoneType'"), ("{}", "None"), ('{"format": 2}', "2"), ('{"format": "1"}', "'1'")],
+    [("[]", "'list'"), ("null", "'NoneType'"), ("{}", "None"), ('{"format": 1}', "1"), ('{"format": "2"}', "'2'")],
 )
 def test_a_manifest_of_another_format(export: Path, text: str, shown: str) -> None:
     (export / "manifest.json").write_text(text)
     caught = refused(export, f"manifest.json is of format {shown}")
-    assert caught.expected == "format 1"
+    assert caught.expected == "format 2"
+    assert ("export it again" in caught.hint) == (shown == "1")
 
 
 def edited(export: Path, edit: Edit) -> None:
@@ -99,30 +101,41 @@ def edited(export: Path, edit: Edit) -> None:
     ("edit", "what"),
     [
         (lambda m: m.pop("vocab_size"), "incomplete"),
-        (lambda m: m.pop("slots"), "incomplete"),
+        (lambda m: m.pop("memory"), "incomplete"),
         (lambda m: m.pop("fingerprint"), "incomplete"),
-        (lambda m: m.update(slots=[{"name": "k"}]), "incomplete"),
-        (lambda m: m.update(slots=5), "incomplete"),
-        (lambda m: m["slots"][0].update(dtype="float23"), "incomplete"),
-        (lambda m: m["slots"][0].update(trailing=["a"]), "incomplete"),
+        (lambda m: m.update(memory=[{"slot": "k"}]), "incomplete"),
+        (lambda m: m.update(memory=5), "incomplete"),
+        (lambda m: m["memory"][0].update(dtype="float23"), "incomplete"),
+        (lambda m: m["memory"][0].update(trailing=["a"]), "incomplete"),
+        (lambda m: m["memory"][0].update(capacity=1.5), "incomplete"),
+        (lambda m: m["memory"][0].update(source=5), "incomplete"),
         (lambda m: m.update(stop_ids=None), "incomplete"),
         (lambda m: m.update(vocab_size="160"), "vocab_size is '160'"),
         (lambda m: m.update(max_seq_len=0), "max_seq_len is 0"),
         (lambda m: m.update(max_seq_len=1.5), "max_seq_len is 1.5"),
-        (lambda m: m.update(n_layers=-1), "n_layers is -1"),
-        (lambda m: m.update(lowering="concat"), "lowering is 'concat'"),
+        (lambda m: m.update(lowering="heap"), "lowering is 'heap'"),
         (lambda m: m.update(copied=[]), "copied is \\[\\]"),
-        (lambda m: m.update(slots=[]), "slots are \\[\\]"),
-        (lambda m: m["slots"][0].update(trailing=[2, 0]), "slots are "),
+        (lambda m: m.update(batch=1), "batch is 1"),
+        (lambda m: m.update(memory=[]), "memory is \\[\\]"),
+        (lambda m: m["memory"][0].update(trailing=[2, 0]), "memory of past.0.k is "),
+        (lambda m: m["memory"][0].update(layer=-1), "memory of past.0.k is "),
+        (lambda m: m["memory"][0].update(kind="heap"), "memory of past.0.k is "),
+        (lambda m: m["memory"][0].update(capacity=149), "memory of past.0.k is "),
+        (lambda m: m["memory"][0].update(target=""), "memory of past.0.k is "),
+        (lambda m: m["memory"][0].update(kind="once"), "memory of past.0.k is "),
+        (lambda m: m["memory"][0].update(kind="window", window=3, sinks=1, capacity=5), "memory of past.0.k is "),
         # well formed, and not this model's: memory is bound by what the manifest says
         (lambda m: m.update(vocab_size=159), "disagree about logits"),
         (lambda m: m.update(vocab_size=161), "disagree about logits"),
-        (lambda m: m.update(n_layers=2), "disagree about past.2.k"),
-        (lambda m: m.update(n_layers=4), "disagree about past.3.k"),
-        (lambda m: m["slots"][0].update(trailing=[2, 13]), "disagree about past.0.k"),
-        (lambda m: m["slots"][0].update(trailing=[24]), "disagree about past.0.k"),
-        (lambda m: m["slots"][1].update(dtype="float16"), "disagree about past.0.v"),
-        (lambda m: m["slots"][1].update(name="w"), "disagree about past.0.w"),
+        (lambda m: m["memory"].pop(), "disagree about past.2.v"),
+        (lambda m: m["memory"].append({**m["memory"][0], "source": "past.3.k"}), "names present.0.k twice"),
+        (lambda m: m["memory"].append(m["memory"][0]), "names past.0.k twice"),
+        (lambda m: m["memory"][0].update(trailing=[2, 13]), "disagree about past.0.k"),
+        (lambda m: m["memory"][0].update(trailing=[24]), "disagree about past.0.k"),
+        (lambda m: m["memory"][1].update(dtype="float16"), "disagree about past.0.v"),
+        (lambda m: m["memory"][1].update(source="past.0.w"), "disagree about past.0.w"),
+        (lambda m: m["memory"][1].update(target="present.0.w"), "disagree about present.0.w"),
+        (lambda m: m.update(batch=True), "disagree about input_ids"),
     ],
 )
 def test_a_manifest_that_does_not_describe_the_model(export: Path, edit: Edit, what: str) -> None:
@@ -131,7 +144,7 @@ def test_a_manifest_that_does_not_describe_the_model(export: Path, edit: Edit, w
 
 
 def test_the_message_of_a_manifest_that_does_not_describe_the_model(export: Path) -> None:
-    edited(export, lambda m: m["slots"][0].update(trailing=[2, 13]))
+    edited(export, lambda m: m["memory"][0].update(trailing=[2, 13]))
     caught = refused(export, "disagree")
     assert str(caught) == (
         "open: the manifest and the model disagree about past.0.k\n"
@@ -169,7 +182,11 @@ def test_weights_that_are_missing_or_too_short(export: Path) -> None:
 def test_a_manifest_says_again_what_it_was_made_of(exports: dict[str, Path]) -> None:
     manifest = read_manifest(exports["llama"])
     assert json.loads(manifest.to_json()) == json.loads((exports["llama"] / "manifest.json").read_text())
-    assert manifest.slots == (Slot("k", (2, 12), "float32"), Slot("v", (2, 12), "float32"))
+    assert manifest.memory == tuple(
+        Memory(f"past.{i}.{slot}", f"present.{i}.{slot}", i, slot, "rows", "float32", (2, 12), CAPACITY)
+        for i in range(3)
+        for slot in "kv"
+    )
     assert (manifest.vocab_size, manifest.max_seq_len, manifest.max_position, manifest.n_layers) == (
         160,
         CAPACITY,
@@ -368,8 +385,11 @@ def test_a_length_that_does_not_fit_is_damage(
 
 
 def test_states_keep_element_types_that_numpy_lacks(exports: dict[str, Path], tmp_path: Path) -> None:
-    slots = (Slot("c", (3,), "bfloat16"), Slot("s", (), "float8_e5m2"))
-    manifest = replace(read_manifest(exports["llama"]), n_layers=1, slots=slots)
+    memory = (
+        Memory("past.0.c", "present.0.c", 0, "c", "rows", "bfloat16", (3,), CAPACITY),
+        Memory("past.0.s", "present.0.s", 0, "s", "rows", "float8_e5m2", (), CAPACITY),
+    )
+    manifest = replace(read_manifest(exports["llama"]), memory=memory)
     rows = {"past.0.c": np.arange(12, dtype=np.uint8), "past.0.s": np.arange(2, dtype=np.uint8)}
     state.write_state(tmp_path / "state", manifest, 2, rows.items)
     length, got = state.read_state(tmp_path / "state", manifest)

@@ -169,7 +169,7 @@ def test_a_checkpoint_decodes_like_the_numbers_it_stands_for(
     decoder = Decoder.open(tmp_path / "out", threads=1)
     logits = np.concatenate([decoder.append(tokens[:3].tolist()), decoder.append(tokens[3:].tolist())])
     np.testing.assert_allclose(logits, deepseek_logits(config, meant, tokens), rtol=0, atol=2e-4)
-    assert manifest.slots[0].dtype == "float32"
+    assert manifest.memory[0].dtype == "float32"
 
 
 def test_a_missing_scale_is_named_and_nothing_is_written(tmp_path: Path) -> None:

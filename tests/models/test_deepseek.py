@@ -508,7 +508,7 @@ def test_v3_keeps_576_numbers_where_40960_would_be() -> None:
 @pytest.mark.parametrize("mla", MLAS)
 def test_the_manifest_counts_the_compressed_cache_in_every_form(exported: Exported, model: str, mla: Mla) -> None:
     manifest = Decoder.open(exported(model, mla, False)).manifest
-    assert [(slot.name, slot.trailing) for slot in manifest.slots] == [("c_kv", (20,)), ("k_pe", (8,))]
+    assert [(slot.slot, slot.trailing) for slot in manifest.memory[:2]] == [("c_kv", (20,)), ("k_pe", (8,))]
     assert manifest.bytes_per_token == manifest.n_layers * 28 * 4
     assert manifest.copied == {}  # every slot is updated in place
 

@@ -301,4 +301,4 @@ def test_the_cost_of_the_cache_is_what_the_manifest_says(exports: dict[str, Path
         assert manifest.bytes_per_token == per_token
         assert manifest.max_seq_len == manifest.max_position == config["max_position_embeddings"]
         assert manifest.copied == {}
-        assert math.prod(manifest.slots[0].trailing) == config["num_key_value_heads"] * config["head_dim"]
+        assert math.prod(manifest.memory[0].trailing) == config["num_key_value_heads"] * config["head_dim"]

@@ -79,7 +79,7 @@ def test_float32_arithmetic_on_narrow_storage_is_that_of_the_numbers_stored(
     folder, manifest = exported(model, precision, store)
     tokens = load_file(goldens / model / "golden.safetensors")["tokens"][:32]
     assert manifest.compute == "float32"
-    assert {slot.dtype for slot in manifest.slots} == {NAMES[store]}
+    assert {slot.dtype for slot in manifest.memory} == {NAMES[store]}
     wanted = _reference(goldens / model, tokens, store)
     # Rows of the cache may be rounded the other way where float32 and float64 fall on two sides of a middle. For a
     # plain decoder they are not part of the reference at all.
@@ -118,7 +118,7 @@ def test_every_mixture_of_arithmetic_and_storage_exports_and_runs(exported: Expo
 
 def test_storage_follows_the_arithmetic_when_nobody_says(exported: Exported) -> None:
     for kind in KINDS:
-        assert exported("llama", kind, None)[1].slots[0].dtype == NAMES[kind]
+        assert exported("llama", kind, None)[1].memory[0].dtype == NAMES[kind]
 
 
 # --- B20: bfloat16 on CPU ---

@@ -84,7 +84,7 @@ def test_the_manifest_says_what_the_model_is(opened: Decoder, smollm2_path: Path
     assert manifest.model_type == "llama"
     assert manifest.vocab_size == 49152
     assert (manifest.n_layers, manifest.max_position) == (30, 8192)
-    assert [slot.trailing for slot in manifest.slots] == [(3, 64), (3, 64)]
+    assert [slot.trailing for slot in manifest.memory[:2]] == [(3, 64), (3, 64)]
     assert manifest.parameters == pytest.approx(134_515_008, abs=5_000)  # and a few constants
     assert manifest.copied == {}
     assert 2 in manifest.stop_ids
