@@ -204,6 +204,9 @@ class Tensor:
     def __abs__(self) -> Tensor:
         return language.abs(self)
 
+    def __round__(self) -> Tensor:
+        return language.round(self)
+
     def __invert__(self) -> Tensor:
         return language.invert(self)
 
@@ -286,6 +289,62 @@ class Tensor:
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the minimum over the axes (all when None)."""
         return language.reduce_min(self, axis, keepdims)
+
+    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Return the product over the axes (all when None)."""
+        return language.reduce_prod(self, axis, keepdims)
+
+    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Return whether any element along the axes (all when None) is true; of bool."""
+        return language.any(self, axis, keepdims)
+
+    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+        """Return whether every element along the axes (all when None) is true; of bool."""
+        return language.all(self, axis, keepdims)
+
+    def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
+        """Return the variance over the axes (all when None)."""
+        return language.var(self, axis, keepdims, ddof)
+
+    def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
+        """Return the standard deviation over the axes (all when None)."""
+        return language.std(self, axis, keepdims, ddof)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """Return where the maximum stands along the axis (of all elements when None)."""
+        return language.argmax(self, axis, keepdims)
+
+    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """Return where the minimum stands along the axis (of all elements when None)."""
+        return language.argmin(self, axis, keepdims)
+
+    def cumsum(self, axis: int | None = None) -> Tensor:
+        """Return running sums along the axis (of all elements, row by row, when None)."""
+        return language.cumsum(self, axis)
+
+    def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """Return the elements brought into ``[min, max]``."""
+        return language.clip(self, min, max)
+
+    def round(self) -> Tensor:
+        """Return the nearest whole numbers, halves to the even one."""
+        return language.round(self)
+
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Tensor:
+        """Return the tensor without the axes of size 1 (without those named)."""
+        return language.squeeze(self, axis)
+
+    def flatten(self) -> Tensor:
+        """Return the elements along one axis, row by row, as numpy does; ONNX's Flatten is ``lg.flatten``."""
+        return language.ravel(self)
+
+    def ravel(self) -> Tensor:
+        """Return the elements along one axis, row by row."""
+        return language.ravel(self)
+
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """Return the tensor with two axes exchanged."""
+        return language.swapaxes(self, axis1, axis2)
 
 
 # Graphs make tensors, and tensors know their graph.

@@ -113,6 +113,21 @@ def ones(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor |
     return full(shape, True if wanted.kind == "b" else 1, wanted, anchor)
 
 
+def full_like(x: Tensor, value: Scalar, dtype: DTypeLike | None = None) -> Tensor:
+    """Return one repeated number in the shape of ``x``, and of its element type unless another is given."""
+    return full(x.shape, value, x.dtype if dtype is None else dtype, x)
+
+
+def zeros_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
+    """Return zeros in the shape of ``x`` (see :func:`full_like`)."""
+    return zeros(x.shape, x.dtype if dtype is None else dtype, x)
+
+
+def ones_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
+    """Return ones in the shape of ``x`` (see :func:`full_like`)."""
+    return ones(x.shape, x.dtype if dtype is None else dtype, x)
+
+
 @rule("Range")
 def _range_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
     start, limit, delta = exactly(op, inputs, 3)

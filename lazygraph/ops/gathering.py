@@ -31,7 +31,7 @@ def _indices(op: str, indices: Tensor) -> None:
     dtype_among(op, "indices", indices, INT64 if op.endswith("ND") else INDEX)
 
 
-def _in_range(op: str, indices: Tensor, size: Size, operands: Operands) -> None:
+def in_range(op: str, indices: Tensor, size: Size, operands: Operands) -> None:
     """Refuse a constant index outside ``[-size, size)``."""
     value = indices.value
     if value is None or value.dtype == object or not isinstance(size, int) or value.size == 0:
@@ -55,7 +55,7 @@ def _gather_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
         return [(x.dtype, None)]
     rank_at_least(op, "x", x, 1)
     axis = axis_of(op, attrs.get("axis", 0), len(x.shape), operands={"x": x})
-    _in_range(op, indices, x.shape[axis], {"x": x, "indices": indices})
+    in_range(op, indices, x.shape[axis], {"x": x, "indices": indices})
     if indices.known_shape is None:
         return [(x.dtype, None)]
     return [(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))]
@@ -86,7 +86,7 @@ def _gather_elements_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
             raise ShapeError("ranks differ", op=op, operands=rows({"x": x, "indices": indices}), expected="equal ranks")
         axis = axis_of(op, attrs.get("axis", 0), len(x.shape), operands={"x": x})
         _no_longer(op, {"x": x, "indices": indices}, axis)
-        _in_range(op, indices, x.shape[axis], {"x": x, "indices": indices})
+        in_range(op, indices, x.shape[axis], {"x": x, "indices": indices})
     return [(x.dtype, indices.known_shape)]
 
 
@@ -253,7 +253,7 @@ def _scatter_elements_rule(op: str, inputs: Inputs, attrs: Attrs) -> Results:
             expected="indices and updates of one shape, with the rank of x",
         )
     _no_longer(op, operands, axis)
-    _in_range(op, indices, x.shape[axis], operands)
+    in_range(op, indices, x.shape[axis], operands)
     return [(dtype, x.shape)]
 
 

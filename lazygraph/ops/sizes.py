@@ -62,17 +62,34 @@ def size_tensor(size: SizeLike, anchor: Tensor) -> Tensor:
     Raises:
         ShapeError: No input of the graph has an axis that tells it.
     """
-    return _size_tensor(size, anchor, frozenset())
+    return _size_tensor(anchor.graph.size(size), anchor, frozenset())
 
 
-def _size_tensor(size: SizeLike, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor:
-    """Return a size as a tensor; the names ``sought`` are being looked for and tell nothing yet."""
-    size = anchor.graph.size(size)
+def _size_tensor(size: Size, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor:
+    """Return a size, or a part of one (which may be negative), as a tensor.
+
+    The names ``sought`` are being looked for and tell nothing yet.
+    """
     if isinstance(size, int):
         return as_tensor("size_tensor", size, anchor, int64)
     if size in anchor.graph.size_tensors:
         return anchor.graph.size_tensors[size]
 
+    try:
+        result = _from_terms(size, anchor, sought)
+    except ShapeError:
+        found = _from_axes(size, anchor, sought)
+        if found is None:
+            raise
+        result = found
+    if result.value is None:  # Min, Max and Div do not follow sizes
+        result.value = np.array(size, dtype=object)
+    anchor.graph.size_tensors[size] = result
+    return result
+
+
+def _from_terms(size: Dim, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor:
+    """Return a size computed name by name."""
     total: Tensor | None = None
     for monomial, coefficient in size.terms.items():
         term: Tensor | None = None
@@ -84,11 +101,37 @@ def _size_tensor(size: SizeLike, anchor: Tensor, sought: frozenset[dims.Atom]) -
         elif coefficient != 1:
             term = apply("Mul", term, as_tensor("size_tensor", coefficient, anchor, int64))
         total = term if total is None else apply("Add", total, term)
-    result = typed(Tensor, total)
-    if result.value is None:  # Min, Max and Div do not follow sizes
-        result.value = np.array(size, dtype=object)
-    anchor.graph.size_tensors[size] = result
-    return result
+    return typed(Tensor, total)
+
+
+def _from_axes(size: Dim, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor | None:
+    """Return a size computed from an axis that holds several of its names at once, or None where there is none.
+
+    Of an axis "past + seq" alone, neither name can be told, but "past + seq + 1" can.
+    """
+    for source, axis, whole in _places(anchor):
+        if not isinstance(whole, Dim) or not sought.isdisjoint(_names(whole)):
+            continue
+        for monomial, coefficient in whole.terms.items():
+            times, over = divmod(size.terms.get(monomial, 0), coefficient)
+            rest = dims.subtract(size, dims.multiply(whole, times))
+            if over or not times or (isinstance(rest, Dim) and len(rest.terms) >= len(size.terms)):
+                continue
+            try:
+                left = None if rest == 0 else _size_tensor(rest, anchor, sought)
+            except ShapeError:
+                continue
+            part = _axis_tensor(source, axis)
+            if times != 1:
+                part = apply("Mul", part, as_tensor("size_tensor", times, anchor, int64))
+            return part if left is None else apply("Add", part, left)
+    return None
+
+
+def _places(anchor: Tensor) -> list[tuple[Tensor, int, Size]]:
+    """Return every axis that can tell a size: those of the inputs, then the anchor's own."""
+    sources = [*anchor.graph.inputs.values(), anchor]
+    return [(source, axis, size) for source in sources for axis, size in enumerate(source.known_shape or ())]
 
 
 def _atom_tensor(atom: dims.Atom, anchor: Tensor, sought: frozenset[dims.Atom]) -> Tensor:
@@ -105,8 +148,7 @@ def _atom_tensor(atom: dims.Atom, anchor: Tensor, sought: frozenset[dims.Atom]) 
     name = Dim({(atom,): 1})
     if name in anchor.graph.size_tensors:
         return anchor.graph.size_tensors[name]
-    sources = [*anchor.graph.inputs.values(), anchor]
-    places = [(source, axis, size) for source in sources for axis, size in enumerate(source.known_shape or ())]
+    places = _places(anchor)
     for source, axis, size in places:
         if size == name:
             return _axis_tensor(source, axis)

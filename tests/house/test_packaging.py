@@ -132,7 +132,8 @@ def test_no_file_is_too_long() -> None:
     for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         generated = any("Generated: " in line for line in lines[:3])
-        if len(lines) > LONGEST and not generated:
+        hands_on = file.name == "__init__.py"  # one line per name: a list, not code (another test holds that)
+        if len(lines) > LONGEST and not generated and not hands_on:
             long[str(file.relative_to(ROOT))] = len(lines)
     assert files
     assert long == {}, f"longer than {LONGEST} lines"
