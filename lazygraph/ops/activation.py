@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from lazygraph.errors import OperandError
-from lazygraph.ops.checks import FLOAT, WIDE, axis_of, broadcast_into, dtype_among, exactly, int_of, same_dtype
+from lazygraph.ops.checks import FLOAT, SIGNED, WIDE, axis_of, broadcast_into, dtype_among, exactly, int_of, same_dtype
 from lazygraph.ops.core import Attrs, Inputs, Results, apply, as_tensor, has_op, operands, rule
+from lazygraph.ops.elementwise import maximum
 from lazygraph.tensor import Operand, Tensor
 
 
@@ -63,8 +64,12 @@ def hardmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def relu(x: Tensor) -> Tensor:
-    """Return ``max(x, 0)``. ``T: signed number``. Spec: ai.onnx::Relu."""
-    return apply("Relu", x)
+    """Return ``max(x, 0)``. ``T: signed number``. Spec: ai.onnx::Relu; ai.onnx::Max of what it is rarely used for."""
+    # onnxruntime 1.32 fails to load a Relu before a Clip of other types: its fusion of the two knows only these.
+    if x.dtype.name in ("float32", "float16", "bfloat16"):
+        return apply("Relu", x)
+    dtype_among("Relu", "x", x, SIGNED)
+    return maximum(x, 0)
 
 
 def sigmoid(x: Tensor) -> Tensor:

@@ -146,3 +146,11 @@ def test_a_place_written_twice_is_refused(indices: Any) -> None:
     assert got.sum() == 4
     with pytest.raises(lg.ShapeError, match="written twice"):
         x.at[[i[0] for i in indices]].set(1.0)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float64", "float32", "float16"])
+def test_a_relu_before_a_clip_loads_in_every_type(dtype: str) -> None:
+    """onnxruntime's fusion of the two fails while the model is loaded where it does not know the type."""
+    x = lg.input("x", dtype, [4])
+    array = np.array([-3, -1, 0, 5], dtype)
+    assert lg.realize(lg.clip(lg.relu(x), -3, 2), {"x": array}).tolist() == [0, 0, 0, 2]
