@@ -1,7 +1,9 @@
 """What a decoder remembers, as tensors of the graph."""
 
 from lazygraph.cache.kv import KvCache
-from lazygraph.cache.latent import LatentCache, Lowering
+from lazygraph.cache.latent import LatentCache
 from lazygraph.cache.layout import CacheLayout
+from lazygraph.cache.reading import CacheStep
+from lazygraph.memory import Lowering
 
-__all__ = ["CacheLayout", "KvCache", "LatentCache", "Lowering"]
+__all__ = ["CacheLayout", "CacheStep", "KvCache", "LatentCache", "Lowering"]

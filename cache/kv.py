@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
-from lazygraph.cache.latent import LatentCache, Lowering
+from lazygraph.cache.latent import LatentCache
 from lazygraph.dtypes import DTypeLike, float32
+from lazygraph.memory import Lowering
 from lazygraph.tensor import Graph, Tensor
 
 

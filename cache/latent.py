@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import replace
+from typing import Self
 
-from lazygraph import dims, ops
-from lazygraph.cache.fitting import Buffers, buffers_given, check_room, check_step, listed, rows_given
+from lazygraph import dims, nn, ops
+from lazygraph.cache.fitting import buffers_given, check_room, check_step, listed, rows_given
 from lazygraph.cache.layout import CacheLayout, layout
+from lazygraph.cache.reading import CacheStep, Mix
+from lazygraph.cache.state import State, graph_of, row_index, zeros
 from lazygraph.dims import Size, SizeLike
 from lazygraph.dtypes import DTypeLike, float32
 from lazygraph.errors import (
     CacheError,
     CacheLayerError,
     CacheStepError,
-    OperandError,
 )
-from lazygraph.memory import Memory
+from lazygraph.memory import Lowering, Memory
 from lazygraph.ops.shaping import sizes_tensor
 from lazygraph.tensor import Graph, Shape, Tensor
 from lazygraph.whole import whole
-
-Lowering = Literal["buffer", "view"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _State:
-    """One value of a cache: its buffers, how many rows count, and what was appended since the last advance.
-
-    Attributes:
-        layout: The declaration.
-        buffers: ``[layer][slot]``: ``T (max_seq_len, *trailing)``, or ``(rows, *trailing)`` when lowered as view.
-        length: Rows that count.
-        pending: Per layer, the rows appended since the last advance; 0 for none.
-        index: ``int64 (n, 1)``: where this step's rows go; made by the step's first append, shared by the others.
-        runtime: Whether the position is an input; its bounds are then checked by whoever runs the graph.
-        lowering: Whether the whole buffer is bound (``buffer``) or the rows that count (``view``).
-    """
-
-    layout: CacheLayout
-    buffers: Buffers
-    length: Size
-    pending: tuple[Size, ...]
-    index: Tensor | None
-    runtime: bool
-    lowering: Lowering
 
 
 class LatentCache:
@@ -92,9 +68,9 @@ class LatentCache:
                 wanted=declared.max_seq_len,
                 got=position,
             )
-        graph = _graph_of(anchor)
-        filled = _zeros(graph, declared) if buffers is None else buffers_given(graph, declared, buffers)
-        self._state = _State(declared, filled, start, (0,) * declared.n_layers, None, False, "buffer")
+        graph = graph_of(anchor)
+        filled = zeros(graph, declared) if buffers is None else buffers_given(graph, declared, buffers)
+        self._state = State(declared, filled, start, (0,) * declared.n_layers, None, False, "buffer")
 
     @classmethod
     def inputs(
@@ -127,7 +103,7 @@ class LatentCache:
                 the slice; rows beyond are masked (:meth:`causal_mask`).
         """
         declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
-        graph = _graph_of(anchor)
+        graph = graph_of(anchor)
         ops.size_input(position, graph, 0, declared.max_seq_len)
         length = graph.size(position)
         rows = declared.max_seq_len if lowering == "buffer" else graph.size(dims.size("rows", 1, declared.max_seq_len))
@@ -138,10 +114,10 @@ class LatentCache:
             )
             for layer in range(declared.n_layers)
         )
-        return cls._of(_State(declared, buffers, length, (0,) * declared.n_layers, None, True, lowering))
+        return cls._of(State(declared, buffers, length, (0,) * declared.n_layers, None, True, lowering))
 
     @classmethod
-    def _of(cls, state: _State) -> Self:
+    def _of(cls, state: State) -> Self:
         cache = cls.__new__(cls)
         cache._state = state
         return cache
@@ -223,7 +199,7 @@ class LatentCache:
         check_step(self, state.pending, layer, count)
         self._check_room("append", layer, count)
 
-        index = state.index if state.index is not None else _row_index(state, count)
+        index = state.index if state.index is not None else row_index(state, count)
         written = tuple(ops.scatter_nd(old, index, new) for old, new in zip(state.buffers[layer], given, strict=True))
         return self._of(
             replace(
@@ -272,6 +248,41 @@ class LatentCache:
             )
         self._check_room("advance_by", None, count)
         return self._of(replace(state, length=dims.add(state.length, count), pending=(0,) * self.n_layers, index=None))
+
+    # ---- attention ----
+
+    def step(self, n: SizeLike) -> CacheStep:
+        """Return what all layers of a step of ``n`` new rows share; call once, before the step's first layer.
+
+        Args:
+            n: New rows, exactly what each layer will be given.
+        """
+        mask = nn.additive_mask(self.causal_mask(n))
+        return CacheStep(self.positions(n), (mask,) * self.n_layers)
+
+    def attend(self, layer: int, slots: Sequence[Tensor], step: CacheStep, mix: Mix) -> tuple[Tensor, Self]:
+        """Return one layer's attention over what it remembers and its new rows, and the cache with those rows.
+
+        This is all that a model calls: it knows neither the kind of cache, nor its lowering, nor what rows are kept in.
+
+        Args:
+            layer: The layer, from 0.
+            slots: The new rows, one tensor per slot, ``T (n, *trailing)`` in the type that attention computes in; they
+                are kept in the cache's own.
+            step: What the step's layers share (:meth:`step`).
+            mix: Called once with the rows of every slot, in the type of ``slots``, and the mask of their columns:
+                ``lambda rows, mask: nn.attention(q, rows[0], rows[1], mask, scale)``. A slot's rows come as one
+                tensor, or as several that follow each other; :func:`lazygraph.nn.attention` and latent attention take
+                both.
+
+        Raises:
+            CacheError: As for :meth:`append`.
+        """
+        given = listed(self, self.layout, layer, slots)
+        kept = [rows.astype(self.layout.dtype) if isinstance(rows, Tensor) else rows for rows in given]
+        after = self.append(layer, kept)
+        rows = [after.slot(layer, slot, include_pending=True).astype(tensor.dtype) for slot, tensor in enumerate(given)]
+        return mix(rows, step.masks[layer]), after
 
     # ---- reading ----
 
@@ -369,29 +380,3 @@ class LatentCache:
                 f"advance by {n!r} rows", op="advance_by", expected="a size of at least 0", wanted=0, got=n
             )
         return self._state.buffers[0][0].graph.size(n)
-
-
-def _graph_of(anchor: Any) -> Graph:
-    if isinstance(anchor, Graph):
-        return anchor
-    if not isinstance(anchor, Tensor):
-        raise OperandError(
-            f"the anchor is {anchor!r}", op="LatentCache", expected="a tensor of the graph that the cache joins"
-        )
-    return anchor.graph
-
-
-def _row_index(state: _State, count: Size) -> Tensor:
-    """Return where the step's rows go, ``int64 (n, 1)``."""
-    anchor = state.buffers[0][0]
-    rows = ops.arange(state.length, dims.add(state.length, count), anchor=anchor)
-    return ops.unsqueeze(rows, 1)
-
-
-def _zeros(graph: Graph, declared: CacheLayout) -> Buffers:
-    """Return zero buffers, one tensor per distinct slot shape: buffers are values, so layers can share it."""
-    made = {
-        sizes: ops.zeros([declared.max_seq_len, *sizes], declared.dtype, graph)
-        for sizes in dict.fromkeys(declared.trailing)
-    }
-    return (tuple(made[sizes] for sizes in declared.trailing),) * declared.n_layers

@@ -6,6 +6,7 @@ In half precision what sums or exponentiates many numbers does so in float32: no
 from __future__ import annotations
 
 from lazygraph import ops
+from lazygraph.attending import additive_mask, attention, masked_softmax
 from lazygraph.dtypes import float32
 from lazygraph.errors import ShapeError
 from lazygraph.latent import LatentQuery, latent_attention
@@ -18,6 +19,7 @@ __all__ = [
     "attention",
     "latent_attention",
     "linear",
+    "masked_softmax",
     "rms_norm",
     "rotary",
     "rotary_tables",
@@ -117,53 +119,3 @@ def rotary_tables(positions: Tensor, inv_freq: Tensor, magnitude: float = 1.0) -
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """Return ``silu(gate) * up``. Source: GLU Variants Improve Transformer, Shazeer 2020."""
     return gate * ops.sigmoid(gate) * up
-
-
-def additive_mask(visible: Tensor) -> Tensor:
-    """Return ``float32``: 0 where ``visible`` (bool) holds, and a number that no score outweighs elsewhere.
-
-    It is added to float32 scores: far from their overflow, and a visible score of any size that a model makes wins.
-    """
-    return ops.where(visible, ops.constant(0.0, dtype=float32, anchor=visible), -1e30)
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Return grouped-query attention: every query head over its group's keys and values.
-
-    Args:
-        q: ``T (n, heads, d)``.
-        k: ``T (rows, kv_heads, d)``; ``kv_heads`` divides ``heads``.
-        v: ``T (rows, kv_heads, d_v)``.
-        mask: ``float32 (n, rows)``, added to the scores (see :func:`additive_mask`).
-        scale: Multiplies the scores.
-
-    Returns:
-        ``T (n, heads * d_v)``.
-
-    Raises:
-        ShapeError: Sizes do not fit, or ``kv_heads`` does not divide ``heads``.
-
-    Source: Attention Is All You Need, Vaswani et al. 2017; GQA, Ainslie et al. 2023.
-    """
-    heads, kv_heads = int(q.shape[1]), int(k.shape[1])
-    if heads % kv_heads:
-        raise ShapeError(
-            f"{heads} query heads over {kv_heads} key heads",
-            op="attention",
-            operands=rows({"q": q, "k": k}),
-            expected="key heads that divide the query heads",
-        )
-    group, n = heads // kv_heads, q.shape[0]
-
-    # Every query head is a matrix of its own; its group's keys are broadcast, not repeated. onnxruntime reads keys and
-    # values where they lie: it takes the transposes into the products.
-    by_head = ops.transpose(ops.reshape(q, [n, kv_heads, group, q.shape[2]]), [1, 2, 0, 3])  # (kv, group, n, d)
-    keys = ops.transpose(ops.unsqueeze(k, 2), [1, 2, 3, 0])  # (kv, 1, d, rows)
-    if q.dtype is float32:
-        scores = ops.matmul(by_head, keys) * scale  # (kv, group, n, rows); one node in onnxruntime
-    else:  # a half-precision score could overflow before it is scaled
-        scores = ops.matmul(by_head * scale, keys).astype(float32)
-    weights = ops.softmax(scores + mask, axis=-1).astype(v.dtype)
-    values = ops.transpose(ops.unsqueeze(v, 2), [1, 2, 0, 3])  # (kv, 1, rows, d_v)
-    mixed = ops.transpose(ops.matmul(weights, values), [2, 0, 1, 3])  # (n, kv, group, d_v)
-    return ops.reshape(mixed, [n, heads * int(v.shape[2])])

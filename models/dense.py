@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lazygraph import nn, ops
-from lazygraph.cache import KvCache
+from lazygraph.cache import CacheStep, KvCache
 from lazygraph.dims import size
 from lazygraph.dtypes import int64
 from lazygraph.errors import WeightsError
@@ -18,7 +18,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
-from lazygraph.models.step import rotation_and_mask
+from lazygraph.models.step import rotation
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -160,7 +160,8 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOption
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
-        step = Step(*rotation_and_mask(ids, cache, model.rope, precision.compute))
+        reading = cache.step("n")
+        step = Step(*rotation(reading, model.rope, precision.compute), reading)
 
     x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
     for layer in range(model.n_layers):
@@ -180,12 +181,12 @@ class Step:
     Attributes:
         cos: ``T (n, 1, head_dim)``.
         sin: The same; negative in its first half.
-        mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
+        reading: Which rows each token may attend.
     """
 
     cos: Tensor
     sin: Tensor
-    mask: Tensor
+    reading: CacheStep
 
 
 def _attention(
@@ -208,10 +209,10 @@ def _attention(
         qk = ops.concat([q, k], axis=1)
     q, k = ops.split(nn.rotary(qk, step.cos, step.sin), [heads, kv_heads], axis=1)
 
-    cache = cache.append(layer, [k.astype(cache.layout.dtype), v.astype(cache.layout.dtype)])
-    rows_k = cache.k(layer, include_pending=True).astype(x.dtype)
-    rows_v = cache.v(layer, include_pending=True).astype(x.dtype)
-    mixed = nn.attention(q, rows_k, rows_v, step.mask, width**-0.5)  # (n, heads * head_dim)
+    scale = width**-0.5
+    mixed, cache = cache.attend(
+        layer, [k, v], step.reading, lambda rows, mask: nn.attention(q, rows[0], rows[1], mask, scale)
+    )
     return projection(parameters, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.output_bias)], x), cache
 
 

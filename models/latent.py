@@ -9,13 +9,15 @@ unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lazygraph import latent, nn, ops
-from lazygraph.cache import LatentCache
+from lazygraph.attending import Rows
+from lazygraph.cache import CacheStep, LatentCache
 from lazygraph.dims import size
 from lazygraph.dtypes import int64
 from lazygraph.models.checkpoint import WeightsUse
@@ -24,7 +26,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope
-from lazygraph.models.step import rotation_and_mask
+from lazygraph.models.step import rotation
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -112,12 +114,13 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
-        shared = rotation_and_mask(ids, cache, model.rope, precision.compute)
+        reading = cache.step("n")
+        cos, sin = rotation(reading, model.rope, precision.compute)
         many = None
         if options.mla == "auto":
             from_tokens = latent.cheaper_expanded_from(model.kv_rank, model.nope, model.v)
             many = ops.size_tensor("n", ids) >= min(from_tokens, capacity + 1)
-    step = Step(*shared, options.mla, many, options.portable)
+    step = Step(cos, sin, reading, options.mla, many, options.portable)
 
     x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
     for layer in range(model.n_layers):
@@ -141,7 +144,7 @@ class Step:
     Attributes:
         cos: ``T (n, 1, rope)``.
         sin: The same; negative in its first half.
-        mask: ``float32 (n, rows)``: 0 where a row may be attended, very negative elsewhere.
+        reading: Which rows each token may attend.
         mla: How latent attention computes.
         many: For ``auto``, whether the new tokens are so many that the expanded form is cheaper: ``bool ()``.
         portable: Whether experts use ai.onnx operators only.
@@ -149,7 +152,7 @@ class Step:
 
     cos: Tensor
     sin: Tensor
-    mask: Tensor
+    reading: CacheStep
     mla: str
     many: Tensor | None
     portable: bool
@@ -182,19 +185,16 @@ def _attention(
     q_nope, q_pe = ops.split(ops.reshape(q, [-1, heads, nope + turning]), [nope, turning], axis=-1)
     rotated = nn.rotary(ops.concat([q_pe, ops.unsqueeze(k_pe, 1)], axis=1), step.cos, step.sin)  # (n, heads + 1, rope)
     q_pe, k_pe = ops.split(rotated, [heads, 1], axis=1)
-    kept = cache.layout.dtype
-    cache = cache.append(layer, [c_kv.astype(kept), ops.squeeze(k_pe, 1).astype(kept)])
-
     w_uk, w_uv = _up_projections(model, parameters, x, f"{attn}.kv_b_proj.weight")
-    query = latent.LatentQuery(
-        ops.transpose(q_nope, [1, 0, 2]), ops.transpose(q_pe, [1, 0, 2]), w_uk, w_uv, step.mask, model.scale
-    )
-    rows_c = cache.slot(layer, 0, include_pending=True).astype(x.dtype)
-    rows_k = cache.slot(layer, 1, include_pending=True).astype(x.dtype)
-    if step.many is not None:
-        mixed = latent.chosen(query, rows_c, rows_k, step.many)  # (n, heads * v)
-    else:
-        mixed = (latent.absorbed if step.mla == "absorbed" else latent.expanded)(query, rows_c, rows_k)
+
+    def mix(rows: Sequence[Rows], mask: Tensor) -> Tensor:
+        turned = ops.transpose(q_pe, [1, 0, 2])
+        query = latent.LatentQuery(ops.transpose(q_nope, [1, 0, 2]), turned, w_uk, w_uv, mask, model.scale)
+        if step.many is not None:
+            return latent.chosen(query, rows[0], rows[1], step.many)  # (n, heads * v)
+        return (latent.absorbed if step.mla == "absorbed" else latent.expanded)(query, rows[0], rows[1])
+
+    mixed, cache = cache.attend(layer, [c_kv, ops.squeeze(k_pe, 1)], step.reading, mix)
     return projection(parameters, mixed, [Part(f"{attn}.o_proj", model.hidden_size, model.bias)], x), cache
 
 
