@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, load, save, shared_memory_faults, to_onnx
+    from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
     from lazygraph.ops.schema import op
     from lazygraph.printing import to_text
@@ -126,6 +127,7 @@ __all__ = [
     "int4",
     "int64",
     "int8",
+    "inline",
     "load",
     "nn",
     "op",
@@ -155,6 +157,7 @@ _LATER = {
     "LatentCache": "lazygraph.cache",
     "Loaded": "lazygraph.loaded",
     "convert": "lazygraph.conversion",
+    "inline": "lazygraph.inlining",
     "load": "lazygraph.export.loading",
     "nn": "lazygraph",
     "op": "lazygraph.ops.schema",

@@ -11,7 +11,7 @@ from lazygraph.arrays import LazyArray
 from lazygraph.dtypes import as_dtype
 from lazygraph.errors import DTypeError, OperandError, ShapeError
 from lazygraph.graph import Graph
-from lazygraph.origins import Constant, Node, describe, frozen_array, shape_text
+from lazygraph.origins import Constant, Node, describe, frozen_array, near_names, reached, shape_text
 from lazygraph.rebuild import Rebuild
 from lazygraph.tensor import Tensor
 
@@ -53,14 +53,11 @@ class Loaded:
         if found is None:
             found = self.outputs.get(name)
         if found is None:
-            import difflib
-
-            near = difflib.get_close_matches(name, self.values, 3, 0.5) if isinstance(name, str) else []
             raise OperandError(
                 f"{name!r} is no value of {self.source}",
                 op="loaded",
                 expected="the name of an input, a weight or a result",
-                hint=f"did you mean {', '.join(map(repr, near))}?" if near else "",
+                hint=near_names(name, self.values),
             )
         return found
 
@@ -92,7 +89,7 @@ class Loaded:
                 f"{name!r} is no weight of {self.source}",
                 op="replace_weight",
                 expected="one of loaded.weights",
-                hint=f"did you mean {', '.join(near)}?" if (near := _near(name, self.weights)) else "",
+                hint=near_names(name, self.weights),
             )
         constant, tensor = found
         plain = not isinstance(array, (np.ndarray, np.generic, LazyArray))
@@ -143,30 +140,16 @@ class Loaded:
         return Loaded(graph, graph.inputs, outputs, values, self.source, self.notes, self._met)
 
     def _constants(self) -> dict[str, tuple[Constant, Tensor]]:
-        found: dict[str, tuple[Constant, Tensor]] = {}
-        seen: set[int] = set()
-        waiting = list(self.outputs.values())
-        while waiting:
-            tensor = waiting.pop()
-            origin = tensor.origin
-            if id(origin) in seen:
-                continue
-            seen.add(id(origin))
-            if isinstance(origin, Node):
-                waiting += origin.needs()
-            elif isinstance(origin, Constant) and origin.name:
-                found[origin.name] = origin, tensor
+        found = {
+            origin.name: (origin, tensor)
+            for origin, tensor in reached(self.outputs.values()).items()
+            if isinstance(origin, Constant) and origin.name
+        }
         return dict(sorted(found.items(), key=lambda item: item[1][0].serial))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {describe(tensor).split(' from ')[0]}" for name, tensor in self.inputs.items())
         return f"<Loaded {self.source}: {inputs} -> {', '.join(self.outputs)}>"
-
-
-def _near(name: str, names: Iterable[str]) -> list[str]:
-    import difflib
-
-    return difflib.get_close_matches(name, list(names), 3, 0.5)
 
 
 __all__ = ["Loaded"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from lazygraph.where import Where
 
 if TYPE_CHECKING:
     from lazygraph.tensor import Graph, Tensor
+
+Origin: TypeAlias = "Node | Input | BodyInput | Constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,29 @@ def describe(tensor: Tensor) -> str:
 def shape_text(shape: Sequence[object]) -> str:
     """Return ``(3, seq)``, ``(8,)`` or ``()``."""
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def reached(outputs: Iterable[Tensor], until: Container[Tensor] = ()) -> dict[Origin, Tensor]:
+    """Return every origin that the outputs need, each with one tensor of it, but for what stands behind ``until``."""
+    found: dict[Origin, Tensor] = {}
+    waiting = [tensor for tensor in outputs if tensor not in until]
+    while waiting:
+        tensor = waiting.pop()
+        origin = tensor.origin
+        if origin in found:
+            continue
+        found[origin] = tensor
+        if isinstance(origin, Node):
+            waiting += [needed for needed in origin.needs() if needed not in until]
+    return found
+
+
+def near_names(name: object, names: Iterable[str]) -> str:
+    """Return which names are spelled nearly so, as a hint says it; empty where there is none."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(names), 3, 0.5) if isinstance(name, str) else []
+    return f"did you mean {', '.join(map(repr, near))}?" if near else ""
 
 
 def same_graph(op: str, tensors: Sequence[Tensor | None]) -> Graph:

@@ -23,7 +23,14 @@ LAYERS = {
     "ground": (),  # errors, dtypes, sizes, places, arrays, scopes
     "tensor": ("lazygraph.tensor",),
     "ops": ("lazygraph.ops", "lazygraph"),  # with the package's face, which hands the ops on
-    "nn": ("lazygraph.nn", "lazygraph.attending", "lazygraph.latent", "lazygraph.rebuild", "lazygraph.loaded"),
+    "nn": (
+        "lazygraph.nn",
+        "lazygraph.attending",
+        "lazygraph.latent",
+        "lazygraph.rebuild",
+        "lazygraph.loaded",
+        "lazygraph.inlining",
+    ),
     "cache": ("lazygraph.cache",),
     "models": ("lazygraph.models",),
     "export": ("lazygraph.export",),
