@@ -2,8 +2,20 @@
 
 from lazygraph.cache.kv import KvCache
 from lazygraph.cache.latent import LatentCache
+from lazygraph.cache.layered import LayeredCache
 from lazygraph.cache.layout import CacheLayout
+from lazygraph.cache.parts import Once, Rows, State
 from lazygraph.cache.reading import CacheStep
 from lazygraph.memory import Lowering
 
-__all__ = ["CacheLayout", "CacheStep", "KvCache", "LatentCache", "Lowering"]
+__all__ = [
+    "CacheLayout",
+    "CacheStep",
+    "KvCache",
+    "LatentCache",
+    "LayeredCache",
+    "Lowering",
+    "Once",
+    "Rows",
+    "State",
+]

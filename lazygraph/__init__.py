@@ -67,7 +67,7 @@ from lazygraph.tensor import Graph, Tensor
 
 if TYPE_CHECKING:
     from lazygraph import nn
-    from lazygraph.cache import KvCache, LatentCache
+    from lazygraph.cache import KvCache, LatentCache, LayeredCache, Once, Rows, State
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, load, save, shared_memory_faults, to_onnx
@@ -91,17 +91,21 @@ __all__ = [
     "IndexRangeError",
     "KvCache",
     "LatentCache",
+    "LayeredCache",
     "LazyArray",
     "LazyGraphError",
     "LoadError",
     "Loaded",
+    "Once",
     "OperandError",
+    "Rows",
     "SeqLenMismatchError",
     "ShapeError",
     "SlotCountError",
     "SlotDTypeError",
     "SlotGraphError",
     "SlotShapeError",
+    "State",
     "Tensor",
     "UnknownOpError",
     "UnsupportedError",
@@ -155,7 +159,11 @@ _LATER = {
     "Decoder": "lazygraph.export.decoder",
     "KvCache": "lazygraph.cache",
     "LatentCache": "lazygraph.cache",
+    "LayeredCache": "lazygraph.cache",
     "Loaded": "lazygraph.loaded",
+    "Once": "lazygraph.cache",
+    "Rows": "lazygraph.cache",
+    "State": "lazygraph.cache",
     "convert": "lazygraph.conversion",
     "inline": "lazygraph.inlining",
     "load": "lazygraph.export.loading",

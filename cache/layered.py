@@ -1,0 +1,401 @@
+"""LayeredCache: a decoder whose layers remember different things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Self
+
+from lazygraph import dims, ops
+from lazygraph.cache.fitting import check_room, check_step, listed, rows_given
+from lazygraph.cache.layers import (
+    Declared,
+    Held,
+    Layers,
+    check_advance,
+    check_position,
+    declared_layers,
+    layer_of,
+    slot_of,
+    tensors_given,
+)
+from lazygraph.cache.parts import Once
+from lazygraph.cache.rows import active, row_index, rows_bound, rows_visible
+from lazygraph.cache.state import graph_of
+from lazygraph.dims import Size, SizeLike
+from lazygraph.errors import CacheLayerError, CacheStepError
+from lazygraph.memory import Kind, Lowering, Memory
+from lazygraph.tensor import Graph, Tensor
+from lazygraph.whole import whole
+
+
+class LayeredCache:
+    """A cache whose layers declare their own slots, each a part or a list of parts: Rows, State, Once.
+
+    All slots of rows share one position. It keeps the contract of :class:`LatentCache`: an immutable value, every
+    check before anything is emitted.
+
+    Args:
+        anchor: A tensor of the graph that the cache joins.
+        max_seq_len: Capacity of slots of rows, in rows (tokens), at least 1.
+        layers: What each layer remembers.
+        position: Rows that count already.
+
+    Raises:
+        CacheError: No layer, a capacity below 1, a position outside ``[0, max_seq_len]``.
+        SlotCountError: A layer without slots, with two parts of one kind, or with two slots of one name.
+        SlotShapeError: A size below 1.
+    """
+
+    def __init__(self, anchor: Tensor | Graph, max_seq_len: int, layers: Layers, *, position: int = 0) -> None:
+        declared, n_layers, capacity = declared_layers(max_seq_len, layers)
+        start = check_position(position, capacity)
+        graph = graph_of(anchor)
+        held = {
+            place: tuple(
+                ops.zeros(list(one.part.shape(capacity, sizes)), one.layout.dtype, graph)
+                for sizes in one.layout.trailing
+            )
+            for place, one in declared.items()
+            if not isinstance(one.part, Once)
+        }
+        self._state = Held(
+            declared, n_layers, capacity, graph, held, start, (0,) * n_layers, frozenset(), None, False, "buffer"
+        )
+
+    @classmethod
+    def inputs(
+        cls,
+        anchor: Tensor | Graph,
+        max_seq_len: int,
+        layers: Layers,
+        position: str = "past_len",
+        *,
+        lowering: Lowering = "buffer",
+    ) -> Self:
+        """Return a cache whose slots and position are graph inputs: one graph for every step and chunking.
+
+        Inputs are ``past.<layer>.<slot>`` and the position, ``int64 ()``. Slots filled once are inputs too.
+
+        Args:
+            anchor: A tensor of the graph that the cache joins.
+            max_seq_len: Capacity of slots of rows.
+            layers: What each layer remembers.
+            position: Name of the input that holds the rows that count already.
+            lowering: How slots of rows are bound.
+        """
+        declared, n_layers, capacity = declared_layers(max_seq_len, layers)
+        graph = graph_of(anchor)
+        ops.size_input(position, graph, 0, capacity)
+        length = graph.size(position)
+        rows = rows_bound(graph, lowering, length, capacity)
+        held = {
+            (layer, kind): tuple(
+                graph.input(f"past.{layer}.{name}", one.layout.dtype, one.part.shape(rows, sizes))
+                for name, sizes in zip(one.layout.slot_names, one.layout.trailing, strict=True)
+            )
+            for (layer, kind), one in declared.items()
+        }
+        return cls._of(
+            Held(declared, n_layers, capacity, graph, held, length, (0,) * n_layers, frozenset(), None, True, lowering)
+        )
+
+    @classmethod
+    def _of(cls, state: Held) -> Self:
+        cache = cls.__new__(cls)
+        cache._state = state
+        return cache
+
+    # ---- what it is ----
+
+    @property
+    def n_layers(self) -> int:
+        """Layers."""
+        return self._state.n_layers
+
+    @property
+    def max_seq_len(self) -> int:
+        """Capacity of slots of rows, in rows."""
+        return self._state.max_seq_len
+
+    @property
+    def current_seq_len(self) -> Size:
+        """Rows that count: those advanced over. An int, or a named size when the position comes at run time."""
+        return self._state.length
+
+    @property
+    def lowering(self) -> Lowering:
+        """How slots of rows are bound."""
+        return self._state.lowering
+
+    def slot_names(self, layer: int) -> tuple[str, ...]:
+        """Return the names of a layer's slots, in the order in which they were declared."""
+        layer = self._layer("slot_names", layer)
+        return tuple(
+            name for (at, _), one in self._state.declared.items() if at == layer for name in one.layout.slot_names
+        )
+
+    def memory(self) -> tuple[Memory, ...]:
+        """Return what a runtime keeps between two runs: an entry per slot of every layer."""
+        return tuple(
+            Memory(
+                f"past.{layer}.{name}",
+                "" if kind == "once" else f"present.{layer}.{name}",
+                layer,
+                name,
+                kind,
+                one.layout.dtype.name,
+                sizes,
+                one.layout.max_seq_len,
+            )
+            for (layer, kind), one in self._state.declared.items()
+            for name, sizes in zip(one.layout.slot_names, one.layout.trailing, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        length = str(self.current_seq_len)
+        nbytes = sum(memory.nbytes for memory in self.memory())
+        return (
+            f"{type(self).__name__}({self.n_layers} layers of their own slots, "
+            f"{f'({length})' if ' ' in length else length}/{self.max_seq_len} rows, {nbytes:,} bytes)"
+        )
+
+    # ---- writing ----
+
+    def append(self, layer: int, slots: Sequence[Tensor]) -> Self:
+        """Return the cache with rows written to one layer at the current position; call once per layer and step.
+
+        Args:
+            layer: The layer, from 0.
+            slots: One tensor per slot of the layer's :class:`Rows`, ``T (seqlen_new, *trailing)``. Zero rows return
+                an equal cache.
+
+        Raises:
+            CacheLayerError: No such layer, or it keeps no rows.
+            SlotCountError: Not one tensor per slot.
+            SlotShapeError: A tensor is not ``[seqlen_new, *trailing]``.
+            SeqLenMismatchError: The slots bring different numbers of rows.
+            SlotDTypeError: Another element type.
+            SlotGraphError: Another graph.
+            CacheStepError: The layer has rows of this step already.
+            CacheOverflowError: No room, or room that cannot be decided.
+
+        Spec: ai.onnx::ScatterND, one per slot; ai.onnx::Concat where lowered so.
+        """
+        state = self._state
+        layer, one = self._part("append", layer, "rows")
+        given = listed(self, one.layout, layer, slots)
+        count = rows_given(self, one.layout, state.graph, layer, given)
+        if count == 0:
+            return self
+        check_step(self, state.pending, layer, count)
+        check_room(self, "append", layer, state.length, count, self.max_seq_len, state.runtime)
+
+        old = state.held[layer, "rows"]
+        index = state.index
+        if state.lowering == "concat":
+            written = tuple(ops.concat([buffer, new], axis=0) for buffer, new in zip(old, given, strict=True))
+        else:
+            index = index if index is not None else row_index(old[0], state.length, count)
+            written = tuple(ops.scatter_nd(buffer, index, new) for buffer, new in zip(old, given, strict=True))
+        return self._of(
+            replace(
+                state,
+                held={**state.held, (layer, "rows"): written},
+                pending=(*state.pending[:layer], count, *state.pending[layer + 1 :]),
+                index=index,
+            )
+        )
+
+    def replace(self, layer: int, slots: Sequence[Tensor]) -> Self:
+        """Return the cache with one layer's state replaced; call once per layer and step.
+
+        Args:
+            layer: The layer, from 0.
+            slots: One tensor per slot of the layer's :class:`State`, ``T`` of the sizes that were declared.
+
+        Raises:
+            CacheLayerError: No such layer, or it keeps no state.
+            SlotCountError, SlotShapeError, SlotDTypeError, SlotGraphError: Not one fitting tensor per slot.
+            CacheStepError: The layer's state was replaced in this step already.
+        """
+        state = self._state
+        layer, one = self._part("replace", layer, "state")
+        given = tensors_given(self, one, state.graph, layer, slots)
+        if layer in state.replaced:
+            raise CacheStepError(
+                f"the state of layer {layer} was replaced already in this step",
+                op="replace",
+                operands={"cache": self},
+                expected="one replace per layer between two advances",
+                hint="cache.advance_by(n) ends the step, once, after the last layer",
+                layer=layer,
+            )
+        return self._of(replace(state, held={**state.held, (layer, "state"): given}, replaced=state.replaced | {layer}))
+
+    def fill(self, layer: int, slots: Sequence[Tensor]) -> Self:
+        """Return the cache with the slots of one layer filled that are filled once.
+
+        Args:
+            layer: The layer, from 0.
+            slots: One tensor per slot of the layer's :class:`Once`, ``T (rows, *trailing)``.
+
+        Raises:
+            CacheLayerError: No such layer, or it has nothing to fill.
+            SlotCountError, SlotShapeError, SlotDTypeError, SlotGraphError: Not one fitting tensor per slot.
+            CacheStepError: They are filled already, or they are graph inputs, which whoever runs the graph fills.
+        """
+        state = self._state
+        layer, one = self._part("fill", layer, "once")
+        given = tensors_given(self, one, state.graph, layer, slots)
+        if (layer, "once") in state.held:
+            raise CacheStepError(
+                f"layer {layer} is filled already" + (": its slots are graph inputs" if state.runtime else ""),
+                op="fill",
+                operands={"cache": self},
+                expected="slots that are filled once",
+                layer=layer,
+            )
+        return self._of(replace(state, held={**state.held, (layer, "once"): given}))
+
+    def advance_by(self, n: SizeLike, layers: Sequence[int] | None = None) -> Self:
+        """Return the cache with this step counted; call once per step, after the last layer.
+
+        Args:
+            n: Rows, exactly what every layer that keeps rows was given since the last advance; 0 changes nothing.
+            layers: The layers that take part, where some share or skip; the others must have nothing pending.
+
+        Raises:
+            CacheStepError: A layer was given another number of rows, the state of one was not replaced, or ``n`` is
+                negative.
+            CacheLayerError: No such layer.
+            CacheOverflowError: The rows would pass the end.
+        """
+        state = self._state
+        number = whole(n)
+        if isinstance(n, bool) or (number is not None and number < 0):
+            raise CacheStepError(
+                f"advance by {n!r} rows", op="advance_by", expected="a size of at least 0", wanted=0, got=n
+            )
+        if (count := state.graph.size(n)) == 0:
+            return self
+        if layers is not None and not isinstance(layers, Iterable):
+            raise CacheLayerError(
+                f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
+            )
+        chosen = range(self.n_layers) if layers is None else {self._layer("advance_by", layer) for layer in layers}
+        if not chosen:
+            raise CacheStepError(
+                "no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0
+            )
+        for layer in range(self.n_layers):
+            takes_part, places = layer in chosen, state.declared
+            rows = count if takes_part and (layer, "rows") in places else 0
+            due = takes_part and (layer, "state") in places
+            check_advance(self, layer, rows, state.pending[layer], due, layer in state.replaced)
+        check_room(self, "advance_by", None, state.length, count, self.max_seq_len, state.runtime)
+        length = dims.add(state.length, count)
+        pending = (0,) * self.n_layers
+        return self._of(replace(state, length=length, pending=pending, replaced=frozenset(), index=None))
+
+    # ---- reading ----
+
+    def slot(self, layer: int, slot: int | str, include_pending: bool = False) -> Tensor:
+        """Return what a slot holds: the rows that count, at least one, or the whole of a state or of what was filled.
+
+        Args:
+            layer: The layer.
+            slot: The slot's name, or its number in the layer.
+            include_pending: Of rows, give those appended but not yet advanced too.
+
+        Returns:
+            ``T (rows, *trailing)``; of a state, ``T`` of its sizes. Lowered as concat an empty cache gives no rows.
+
+        Raises:
+            CacheLayerError: No such layer or slot.
+            CacheStepError: A slot that is filled once, and is not.
+        """
+        layer, kind, buffer = self._buffer(layer, slot)
+        state = self._state
+        pending = state.pending[layer] if include_pending else 0
+        exact = state.lowering == "concat" and pending == state.pending[layer]
+        if kind != "rows" or state.lowering == "view" or exact:
+            return buffer
+        return active(buffer, dims.add(state.length, pending), state.max_seq_len)
+
+    def slot_buffer_full(self, layer: int, slot: int | str) -> Tensor:
+        """Return the whole tensor of a slot; of rows, those beyond the length mean nothing.
+
+        Raises:
+            CacheLayerError, CacheStepError: As :meth:`slot`.
+        """
+        return self._buffer(layer, slot)[2]
+
+    def causal_mask(self, n: SizeLike) -> Tensor:
+        """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``: ``j <= length + i``.
+
+        Raises:
+            CacheLayerError: No layer keeps rows.
+        """
+        state = self._state
+        return rows_visible(self._anchor(), state.length, state.graph.size(n), state.lowering == "view")
+
+    def positions(self, n: SizeLike) -> Tensor:
+        """Return the positions of the next ``n`` rows, ``int64 (n,)``: ``length, length + 1, ...``."""
+        state = self._state
+        anchor = next(tensor for tensors in state.held.values() for tensor in tensors)
+        return ops.arange(state.length, dims.add(state.length, state.graph.size(n)), anchor=anchor)
+
+    def outputs(self) -> dict[str, Tensor]:
+        """Return what the next step needs, ``present.<layer>.<slot>``; nothing of what is filled once."""
+        return {
+            f"present.{layer}.{name}": tensor
+            for (layer, kind), one in self._state.declared.items()
+            if kind != "once"
+            for name, tensor in zip(one.layout.slot_names, self._state.held[layer, kind], strict=True)
+        }
+
+    # ---- checks ----
+
+    def _layer(self, op: str, layer: int) -> int:
+        return layer_of(op, layer, self.n_layers)
+
+    def _part(self, op: str, layer: int, kind: Kind) -> tuple[int, Declared]:
+        layer = self._layer(op, layer)
+        if (layer, kind) not in self._state.declared:
+            verbs = {k: one.part.verb for (at, k), one in self._state.declared.items() if at == layer}
+            raise CacheLayerError(
+                f"layer {layer} keeps no {kind}",
+                op=op,
+                operands={"cache": self},
+                expected=f"a layer that keeps {kind}",
+                hint="it keeps " + ", ".join(f"{k} ({verb})" for k, verb in verbs.items()),
+                layer=layer,
+            )
+        return layer, self._state.declared[layer, kind]
+
+    def _buffer(self, layer: int, slot: int | str) -> tuple[int, Kind, Tensor]:
+        layer = self._layer("slot", layer)
+        name = slot_of(self, layer, slot, self.slot_names(layer))
+        for (at, kind), one in self._state.declared.items():
+            if at != layer or name not in one.layout.slot_names:
+                continue
+            if (at, kind) not in self._state.held:
+                raise CacheStepError(
+                    f"{name} of layer {layer} is not filled",
+                    op="slot",
+                    operands={"cache": self},
+                    expected="cache.fill(layer, [...]) before it is read",
+                    layer=layer,
+                    slot=slot,
+                )
+            return layer, kind, self._state.held[at, kind][one.layout.slot_names.index(name)]
+        raise AssertionError(name)  # every name is of one part
+
+    def _anchor(self) -> Tensor:
+        for (_, kind), tensors in self._state.held.items():
+            if kind == "rows":
+                return tensors[0]
+        raise CacheLayerError(
+            "no layer keeps rows", op="causal_mask", operands={"cache": self}, expected="a layer with Rows"
+        )

@@ -1,0 +1,290 @@
+"""What the layers of a :class:`LayeredCache` declare, and what it accepts for them. Nothing here emits anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+from lazygraph import dims
+from lazygraph.cache.layout import CacheLayout
+from lazygraph.cache.parts import Once, Part, Rows, State
+from lazygraph.dims import Size
+from lazygraph.errors import (
+    CacheError,
+    CacheLayerError,
+    CacheStepError,
+    OperandError,
+    SlotCountError,
+    SlotDTypeError,
+    SlotGraphError,
+    SlotShapeError,
+)
+from lazygraph.memory import Kind, Lowering
+from lazygraph.ops.checks import meet
+from lazygraph.tensor import Graph, Tensor, describe, shape_text
+from lazygraph.whole import whole
+
+Place: TypeAlias = tuple[int, Kind]
+Layers: TypeAlias = "Sequence[Part | Sequence[Part]]"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One part of one layer, checked.
+
+    Attributes:
+        part: What was declared.
+        layout: Its slots; of one layer.
+    """
+
+    part: Part
+    layout: CacheLayout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Held:
+    """One value of a cache.
+
+    Attributes:
+        declared: Per layer and kind, what was declared.
+        n_layers: Layers.
+        max_seq_len: Capacity of slots of rows.
+        graph: The graph that all tensors belong to.
+        held: Per layer and kind, a tensor per slot; a kind that is filled later is missing.
+        length: Rows that count.
+        pending: Per layer, the rows appended since the last advance; 0 for none.
+        replaced: Layers whose state was replaced since the last advance.
+        index: ``int64 (n, 1)``: where this step's rows go; made by the step's first append, shared by the others.
+        runtime: Whether tensors and position are inputs.
+        lowering: How slots of rows are bound.
+    """
+
+    declared: Mapping[Place, Declared]
+    n_layers: int
+    max_seq_len: int
+    graph: Graph
+    held: Mapping[Place, tuple[Tensor, ...]]
+    length: Size
+    pending: tuple[Size, ...]
+    replaced: frozenset[int]
+    index: Tensor | None
+    runtime: bool
+    lowering: Lowering
+
+
+def check_position(position: int, capacity: int) -> int:
+    """Return a position.
+
+    Raises:
+        CacheError: It is not in ``[0, capacity]``.
+    """
+    start = whole(position)
+    if start is None or not 0 <= start <= capacity:
+        raise CacheError(
+            f"position {position!r} of {capacity} rows",
+            op="LayeredCache",
+            expected=f"an int in [0, {capacity}]",
+            wanted=capacity,
+            got=position,
+        )
+    return start
+
+
+def declared_layers(max_seq_len: int, layers: Layers) -> tuple[dict[Place, Declared], int, int]:
+    """Return what each layer declares, by layer and kind; how many layers there are; and the capacity.
+
+    Raises:
+        CacheError: No layer, or a capacity below 1.
+        OperandError: A layer is neither a part nor a list of parts.
+        SlotCountError: A layer without slots, with two parts of one kind, or with two slots of one name.
+        SlotShapeError: A size below 1.
+    """
+    capacity = whole(max_seq_len)
+    if capacity is None or capacity < 1:
+        raise CacheError(
+            f"max_seq_len is {max_seq_len!r}",
+            op="LayeredCache",
+            expected="max_seq_len an int of at least 1",
+            wanted=1,
+            got=max_seq_len,
+        )
+    if not isinstance(layers, Sequence) or not layers:
+        raise CacheError(
+            f"layers is {layers!r}", op="LayeredCache", expected="a list with at least one layer", wanted=1, got=layers
+        )
+    found: dict[Place, Declared] = {}
+    for layer, given in enumerate(layers):
+        parts = [given] if isinstance(given, (Rows, State, Once)) else given
+        if not isinstance(parts, Sequence) or not all(isinstance(part, (Rows, State, Once)) for part in parts):
+            raise OperandError(
+                f"layer {layer} is {given!r}", op="LayeredCache", expected="Rows, State or Once, or a list of them"
+            )
+        names: list[str] = []
+        for part in parts:
+            if (layer, part.kind) in found:
+                _refuse_slots(layer, f"two {type(part).__name__}", "one part of each kind", part)
+            found[layer, part.kind] = Declared(part, part.layout(capacity))
+            names += part.slots
+        if len(set(names)) < max(1, len(names)):
+            _refuse_slots(layer, f"slots {names}", "at least one slot, each with a name of its own", names)
+    return found, len(layers), capacity
+
+
+def _refuse_slots(layer: int, what: str, expected: str, got: object) -> NoReturn:
+    raise SlotCountError(f"layer {layer} has {what}", op="LayeredCache", expected=expected, layer=layer, got=got)
+
+
+def layer_of(op: str, layer: int, n_layers: int) -> int:
+    """Return the layer.
+
+    Raises:
+        CacheLayerError: It is not in ``[0, n_layers)``; negative numbers are refused too.
+    """
+    number = whole(layer)
+    if number is None or not 0 <= number < n_layers:
+        raise CacheLayerError(
+            f"layer {layer!r} of a cache with {n_layers}",
+            op=op,
+            expected=f"0 <= layer < {n_layers}",
+            layer=layer,
+            wanted=range(n_layers),
+            got=layer,
+        )
+    return number
+
+
+def slot_of(cache: object, layer: int, slot: int | str, names: Sequence[str]) -> str:
+    """Return the name of a slot that is given by name or number.
+
+    Raises:
+        CacheLayerError: The layer has no such slot.
+    """
+    if isinstance(slot, str) and slot in names:
+        return slot
+    number = whole(slot)
+    if number is None or not 0 <= number < len(names):
+        raise CacheLayerError(
+            f"slot {slot!r} of layer {layer} with {', '.join(names)}",
+            op="slot",
+            operands={"cache": cache},
+            expected=f"a name, or 0 <= slot < {len(names)}",
+            layer=layer,
+            slot=slot,
+            wanted=tuple(names),
+            got=slot,
+        )
+    return names[number]
+
+
+def tensors_given(
+    cache: object, declared: Declared, graph: Graph, layer: int, slots: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Return whole tensors for the slots of a part, each fitting its slot; the order of checks is the contract's.
+
+    Raises:
+        SlotCountError: Not one tensor per slot.
+        SlotShapeError: A tensor of other sizes.
+        SlotDTypeError: Another element type.
+        SlotGraphError: Another graph.
+    """
+    op, layout_ = declared.part.verb, declared.layout
+    given = tuple(slots) if isinstance(slots, Sequence) else ()
+    facts: dict[str, Any] = {"op": op, "layer": layer}
+    if len(given) != layout_.n_slots:
+        raise SlotCountError(
+            f"{len(given) if isinstance(slots, Sequence) else 'no list of'} tensors for {layout_.n_slots} slots",
+            operands={"cache": cache},
+            expected="a list of one tensor per slot",
+            wanted=layout_.n_slots,
+            got=len(given),
+            **facts,
+        )
+    for slot, (tensor, sizes) in enumerate(zip(given, layout_.trailing, strict=True)):
+        wanted = declared.part.shape(0, sizes)
+        shape = tensor.known_shape if isinstance(tensor, Tensor) else None
+        if (
+            shape is None
+            or len(shape) != len(wanted)
+            or any(meet(a, b) is None for a, b in zip(shape, wanted, strict=True))
+        ):
+            shown = describe(tensor) if isinstance(tensor, Tensor) else repr(tensor)
+            raise SlotShapeError(
+                f"slot {slot} of layer {layer} has another shape",
+                operands={layout_.slot_names[slot]: shown, "cache": cache},
+                expected=shape_text(wanted),
+                slot=slot,
+                wanted=wanted,
+                got=shape,
+                **facts,
+            )
+    for slot, tensor in enumerate(given):
+        if tensor.dtype is not layout_.dtype:
+            raise SlotDTypeError(
+                f"slot {slot} is {tensor.dtype}, the cache {layout_.dtype}",
+                operands={layout_.slot_names[slot]: describe(tensor)},
+                expected=str(layout_.dtype),
+                slot=slot,
+                wanted=layout_.dtype,
+                got=tensor.dtype,
+                **facts,
+            )
+    for slot, tensor in enumerate(given):
+        if tensor.graph is not graph:
+            raise SlotGraphError(
+                f"slot {slot} belongs to another graph",
+                operands={layout_.slot_names[slot]: describe(tensor)},
+                expected="tensors grown from the cache's anchor",
+                slot=slot,
+                **facts,
+            )
+    return given
+
+
+def check_advance(cache: object, layer: int, wanted: Size, pending: Size, due: bool, replaced: bool) -> None:
+    """Check what a layer was given since the last advance.
+
+    Args:
+        cache: Shown in messages.
+        layer: The layer.
+        wanted: The rows that it ought to have been given.
+        pending: The rows that it was given.
+        due: Whether its state ought to have been replaced.
+        replaced: Whether it was.
+
+    Raises:
+        CacheStepError: It was given something else.
+    """
+    if dims.equal(pending, wanted) is not True:
+        raise CacheStepError(
+            f"layer {layer} was given {pending} rows since the last advance, not {wanted}",
+            op="advance_by",
+            operands={"cache": cache},
+            expected="every layer that takes part appended exactly n rows, the others none",
+            layer=layer,
+            wanted=wanted,
+            got=pending,
+        )
+    if due != replaced:
+        raise CacheStepError(
+            f"the state of layer {layer} was {'not ' if due else ''}replaced since the last advance",
+            op="advance_by",
+            operands={"cache": cache},
+            expected="every layer that takes part has its state replaced, the others not",
+            layer=layer,
+            wanted=due,
+            got=replaced,
+        )
+
+
+__all__ = [
+    "Declared",
+    "Held",
+    "Layers",
+    "check_advance",
+    "check_position",
+    "declared_layers",
+    "layer_of",
+    "slot_of",
+    "tensors_given",
+]
