@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from lazygraph import dims, ops
 from lazygraph.dims import Size
 from lazygraph.memory import Lowering
