@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from lazygraph.arrays import LazyArray
-from lazygraph.dtypes import as_dtype
+from lazygraph import dims
+from lazygraph.arrays import LazyArray, narrowed
+from lazygraph.dims import Size, SizeLike
+from lazygraph.dtypes import DTypeLike, as_dtype, float32
 from lazygraph.errors import DTypeError, OperandError, ShapeError
-from lazygraph.graph import Graph
-from lazygraph.origins import Constant, Node, describe, frozen_array, near_names, reached, shape_text
+from lazygraph.graph import Graph, Numbers
+from lazygraph.ops.logic import cast
+from lazygraph.origins import Constant, Input, Node, describe, frozen_array, near_names, reached, shape_text
 from lazygraph.rebuild import Rebuild
 from lazygraph.tensor import Tensor
+
+# Smaller weights are not worth a cast: in bytes.
+SMALL_WEIGHT = 1024
 
 
 class Loaded:
@@ -127,17 +134,234 @@ class Loaded:
         """
         return self.through(Rebuild(swaps))
 
+    def extract(self, inputs: Iterable[str], outputs: Iterable[str]) -> Loaded:
+        """Return the part between values: a model that is fed the first and gives the second.
+
+        Args:
+            inputs: Names of values, which become inputs of their element type and shape.
+            outputs: Names of values, which become outputs.
+
+        Raises:
+            OperandError: No value has one of the names, none is given, or the outputs need an input that is not named.
+        """
+        graph, swaps = self._another_graph(), {}
+        for name in inputs:
+            tensor = self[name]
+            swaps[tensor] = graph.add_input(name, tensor.dtype, tensor.known_shape, _default_of(tensor))
+        targets = {name: self[name] for name in outputs}
+        if not targets:
+            raise OperandError("no output", op="extract", expected="the name of at least one value")
+        missing = {
+            origin.name: describe(tensor)
+            for origin, tensor in reached(targets.values(), until=swaps).items()
+            if isinstance(origin, Input) and origin.default is None
+        }
+        if missing:
+            raise OperandError(
+                f"the outputs need {', '.join(missing)} too",
+                op="extract",
+                operands=missing,
+                expected="inputs that everything between them and the outputs can be computed from",
+            )
+        return self._built(Rebuild(swaps, graph), targets)
+
+    def renamed(self, names: Mapping[str, str]) -> Loaded:
+        """Return the model with other names of inputs, outputs, weights, values or calls.
+
+        Args:
+            names: By present name, the new one.
+
+        Raises:
+            OperandError: Nothing has the present name, or another value has the new one.
+        """
+        present = {**self.values, **self.outputs}
+        origins = [tensor.origin for tensor in present.values()]
+        calls = {origin.kept.name for origin in origins if isinstance(origin, Node) and origin.kept is not None}
+        for before, after in names.items():
+            if before not in present and before not in calls:
+                raise OperandError(
+                    f"{before!r} is nothing's name in {self.source}",
+                    op="renamed",
+                    expected="the name of an input, an output, a weight, a value or a call",
+                    hint=near_names(before, present),
+                )
+            if not isinstance(after, str) or not after or (after in present and after not in names):
+                raise OperandError(f"{after!r} cannot be a name here", op="renamed", expected="a text that is free")
+        if len(set(names.values())) < len(names):
+            raise OperandError(
+                f"{list(names.values())} name two things alike", op="renamed", expected="new names apart"
+            )
+
+        def called(name: str) -> str:
+            return names.get(name, name)
+
+        graph = self._another_graph(called)
+        outputs = {called(name): tensor for name, tensor in self.outputs.items()}
+        made = self._built(Rebuild(self._inputs_again(graph, called), graph, called), outputs)
+        made.values = {called(name): tensor for name, tensor in made.values.items()}
+        return made
+
+    def with_sizes(self, sizes: Mapping[str, SizeLike]) -> Loaded:
+        """Return the model with named sizes made numbers, other names or arithmetic over names.
+
+        Args:
+            sizes: By the name of a size, what it becomes: ``{"batch": 1}``.
+
+        Raises:
+            OperandError: No input has a size of that name.
+            ShapeError: It becomes no size.
+        """
+        graph = self._another_graph()
+        known = {
+            name for tensor in self.inputs.values() for size in tensor.known_shape or () for name in dims.names(size)
+        }
+        for name in sizes:
+            if name not in known:
+                raise OperandError(
+                    f"{name!r} is no size of an input of {self.source}",
+                    op="with_sizes",
+                    expected=f"one of {', '.join(sorted(known))}" if known else "a model with named sizes",
+                    hint=near_names(name, known),
+                )
+        become = {name: graph.size(size) for name, size in sizes.items()}
+
+        def resized(size: Size) -> Size:
+            return dims.substitute(size, lambda atom: None if atom.args else become.get(atom.text))
+
+        return self._built(Rebuild(self._inputs_again(graph, resized=resized), graph, resized=resized), self.outputs)
+
+    def with_shapes(self, shapes: Mapping[str, Sequence[SizeLike]]) -> Loaded:
+        """Return the model with other shapes of inputs; everything behind them is checked again by its rules.
+
+        This makes a number a name (``{"x": ["batch", 4]}``), where nothing in the model holds on to the number.
+
+        Args:
+            shapes: By input, its shape.
+
+        Raises:
+            OperandError: No input has the name.
+            ShapeError: Another number of axes; or something in the model needs the number that was there.
+        """
+        graph = self._another_graph()
+        swaps = {}
+        for name, tensor in self.inputs.items():
+            shape = tensor.known_shape
+            if name in shapes:
+                given = tuple(graph.size(size) for size in shapes[name])
+                if shape is not None and len(given) != len(shape):
+                    raise ShapeError(
+                        f"{len(given)} sizes for {len(shape)} axes",
+                        op="with_shapes",
+                        operands={name: describe(tensor), "given": shape_text(given)},
+                        expected="a size per axis",
+                    )
+                shape = given
+            swaps[tensor] = graph.add_input(name, tensor.dtype, shape, _default_of(tensor))
+        for name in shapes:
+            if name not in self.inputs:
+                raise OperandError(
+                    f"{name!r} is no input of {self.source}",
+                    op="with_shapes",
+                    expected=f"inputs {', '.join(self.inputs)}",
+                    hint=near_names(name, self.inputs),
+                )
+        return self._built(Rebuild(swaps, graph), self.outputs)
+
+    def stored_as(self, dtype: DTypeLike, keep: Iterable[str] = ()) -> Loaded:
+        """Return the model with its named float32 weights of 1,024 bytes and more stored in a smaller type.
+
+        They are cast back where they are used: what is computed, and in which type, stays as it is.
+
+        Args:
+            dtype: ``float16`` or ``bfloat16``.
+            keep: Names of weights that stay as they are.
+
+        Raises:
+            OperandError: A name to keep is no weight's.
+            DTypeError: Another element type.
+            WeightsError: A number is too large for it; of a weight that is read late, when it is read.
+        """
+        smaller = as_dtype(dtype)
+        if smaller.name not in ("float16", "bfloat16"):
+            raise DTypeError(f"weights stored as {smaller}", op="stored_as", expected="float16 or bfloat16")
+        constants, kept = self._constants(), set(keep)
+        for name in kept - constants.keys():
+            raise OperandError(
+                f"{name!r} is no weight of {self.source}",
+                op="stored_as",
+                expected="names among loaded.weights",
+                hint=near_names(name, constants),
+            )
+        swaps = {}
+        for name, (constant, tensor) in constants.items():
+            if name in kept or tensor.dtype is not float32 or tensor.dtype.nbytes(constant.array.size) < SMALL_WEIGHT:
+                continue
+            swaps[tensor] = cast(self.graph.instead(constant, narrowed(constant.array, name, smaller)), float32)
+        return self.replace(swaps) if swaps else self
+
+    def rewrite(self, pattern: Callable[..., Tensor], replacement: Callable[..., Tensor]) -> Loaded:
+        """Return the model with every part that looks like a pattern replaced (see :mod:`lazygraph.patterns`).
+
+        Args:
+            pattern: A function from tensors to one tensor. Its parameters stand for any tensor; the calls that it makes
+                are looked for, with these attributes and constants, operands of commutative operators in either order.
+            replacement: A function from the tensors found, under the same names, to what stands in the place.
+
+        Raises:
+            OperandError: The pattern makes no call, gives no tensor, or the two have different parameters.
+            ShapeError: The replacement does not fit what follows it.
+            DTypeError: The same, by element type.
+        """
+        from lazygraph.patterns import Pattern
+
+        return self._built(Pattern(pattern).replaced(self.outputs.values(), replacement), self.outputs)
+
+    def count(self, pattern: Callable[..., Tensor]) -> int:
+        """Return how many parts look like a pattern (see :meth:`rewrite`); parts that share a call count once."""
+        from lazygraph.patterns import Pattern
+
+        return len(Pattern(pattern).found(self.outputs.values()))
+
     def through(self, rebuild: Rebuild) -> Loaded:
         """Return the model with everything in it rebuilt."""
-        rebuild.prepare(self.outputs.values())
-        outputs = {name: rebuild(tensor) for name, tensor in self.outputs.items()}
-        values: dict[str, Tensor] = {}
-        for name, tensor in self.values.items():
-            made = rebuild.made(tensor) if isinstance(tensor.origin, Node) else rebuild(tensor)
-            if made is not None:  # what no output needs is left behind
-                values[name] = made
+        for tensor in self.values.values():
+            if not isinstance(tensor.origin, Node):
+                rebuild(tensor)
+        return self._built(rebuild, self.outputs)
+
+    def _built(self, rebuild: Rebuild, targets: Mapping[str, Tensor]) -> Loaded:
+        """Return the rebuilt model of these outputs; values that no output needs are left behind."""
+        rebuild.prepare(targets.values())
+        outputs = {name: rebuild(tensor) for name, tensor in targets.items()}
+        made = {name: rebuild.made(tensor) for name, tensor in self.values.items()}
+        values = {name: tensor for name, tensor in made.items() if tensor is not None}
         graph = next(iter(outputs.values())).graph
         return Loaded(graph, graph.inputs, outputs, values, self.source, self.notes, self._met)
+
+    def _another_graph(self, called: Callable[[str], str] = str) -> Graph:
+        """Return an empty graph for what this file says of itself."""
+        graph = Graph(self.graph.opset)
+        facts = self.graph.facts
+        if facts is not None:
+            graph.facts = replace(facts, docs={called(name): text for name, text in facts.docs.items()})
+        return graph
+
+    def _inputs_again(
+        self,
+        graph: Graph,
+        called: Callable[[str], str] = str,
+        resized: Callable[[Size], Size] = lambda size: size,
+    ) -> dict[Tensor, Tensor]:
+        """Return the inputs as those of another graph, in their order."""
+        return {
+            tensor: graph.add_input(
+                called(name),
+                tensor.dtype,
+                None if tensor.known_shape is None else tuple(map(resized, tensor.known_shape)),
+                _default_of(tensor),
+            )
+            for name, tensor in self.inputs.items()
+        }
 
     def _constants(self) -> dict[str, tuple[Constant, Tensor]]:
         found = {
@@ -150,6 +374,10 @@ class Loaded:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {describe(tensor).split(' from ')[0]}" for name, tensor in self.inputs.items())
         return f"<Loaded {self.source}: {inputs} -> {', '.join(self.outputs)}>"
+
+
+def _default_of(tensor: Tensor) -> Numbers | None:
+    return tensor.origin.default if isinstance(tensor.origin, Input) else None
 
 
 __all__ = ["Loaded"]

@@ -43,21 +43,27 @@ class Rebuild:
         resized: Callable[[Size], Size] | None = None,
         operands: Operands | None = None,
     ) -> None:
-        self._made: dict[Tensor, Tensor] = dict(swaps)
-        self._swapped = set(swaps)
+        self._made: dict[Tensor, Tensor] = {}
+        self._swapped: set[Tensor] = set()
         self._graph = graph
         self._renamed = renamed
         self._resized = resized
         self._operands = operands
         self._changed: set[Node] = set()
         for before, after in swaps.items():
-            if after.graph is not (graph or before.graph):
-                raise GraphMismatchError(
-                    "a tensor is replaced by one of another graph",
-                    op="replace",
-                    operands={"before": describe(before), "after": describe(after)},
-                    expected="a tensor grown from the same anchor",
-                )
+            self.swap(before, after)
+
+    def swap(self, before: Tensor, after: Tensor) -> None:
+        """Let one tensor stand for another in everything that is built from now on."""
+        if after.graph is not (self._graph or before.graph):
+            raise GraphMismatchError(
+                "a tensor is replaced by one of another graph",
+                op="replace",
+                operands={"before": describe(before), "after": describe(after)},
+                expected="a tensor grown from the same anchor",
+            )
+        self._made[before] = after
+        self._swapped.add(before)
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """Return what stands for a tensor; the nodes that it needs are built if they are not yet."""
@@ -83,12 +89,12 @@ class Rebuild:
 
     def _needed(self, outputs: Iterable[Tensor]) -> list[Node]:
         found: set[Node] = set()
-        waiting = [tensor for tensor in outputs if tensor not in self._swapped]
+        waiting = [tensor for tensor in outputs if tensor not in self._made]
         while waiting:
             origin = waiting.pop().origin
             if isinstance(origin, Node) and origin not in found:
                 found.add(origin)
-                waiting += [tensor for tensor in origin.needs() if tensor not in self._swapped]
+                waiting += [tensor for tensor in origin.needs() if tensor not in self._made]
         return sorted(found, key=attrgetter("serial"))
 
     def _mark(self, nodes: list[Node]) -> None:

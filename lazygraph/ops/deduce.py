@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lazygraph import dims
 from lazygraph.dims import Size
 from lazygraph.dtypes import DType, bool_, int64, sequence_of, untold
 from lazygraph.errors import LazyGraphError, OperandError, UnsupportedError
-from lazygraph.ops.attributes import attributes_of
+from lazygraph.ops.attributes import attributes_of, default_of
 from lazygraph.ops.checks import meet
 from lazygraph.ops.contrib import contrib_names, contrib_schema
 from lazygraph.ops.core import Attrs, Inputs, Results, rule_of
@@ -35,6 +35,13 @@ def schema_in(op: str, domain: str, version: int | None) -> OpSchema | None:
         return defs.get_schema(op, version or defs.onnx_opset_version(), domain)
     except defs.SchemaError:
         return None
+
+
+@lru_cache(maxsize=1024)
+def defaults_of(op: str, domain: str, version: int | None) -> dict[str, Any]:
+    """Return what attributes of an operator are where they are left out; empty where nobody knows the operator."""
+    schema = schema_in(op, domain, version)
+    return {} if schema is None else {name: default_of(found) for name, found in schema.attributes.items()}
 
 
 def results_of(

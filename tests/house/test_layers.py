@@ -30,6 +30,7 @@ LAYERS = {
         "lazygraph.rebuild",
         "lazygraph.loaded",
         "lazygraph.inlining",
+        "lazygraph.patterns",
     ),
     "cache": ("lazygraph.cache",),
     "models": ("lazygraph.models",),
