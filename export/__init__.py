@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lazygraph.export.loading import load
     from lazygraph.export.saving import save, to_onnx
     from lazygraph.export.session import Session, open_session
+    from lazygraph.export.sharing import save_all
 
 _HOMES = {
     "Decoder": "decoder",
@@ -21,6 +22,7 @@ _HOMES = {
     "load": "loading",
     "open_session": "session",
     "save": "saving",
+    "save_all": "sharing",
     "shared_memory_faults": "alias",
     "to_onnx": "saving",
 }
@@ -37,4 +39,4 @@ def __dir__() -> list[str]:
     return sorted(_HOMES)
 
 
-__all__ = ["Decoder", "Session", "load", "open_session", "save", "shared_memory_faults", "to_onnx"]
+__all__ = ["Decoder", "Session", "load", "open_session", "save", "save_all", "shared_memory_faults", "to_onnx"]

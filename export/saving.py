@@ -21,6 +21,7 @@ from lazygraph.export.weights import (
     WeightsFile,
     external_proto,
     inline,
+    locations,
     rename_operands,
 )
 
@@ -243,19 +244,8 @@ def _refuse_other_content(place: Path, new: Path, location: str | None) -> None:
 
 
 def _old_weights(place: Path) -> set[str]:
-    """Return the weights files of lazygraph's making that the model now at ``place`` reads."""
-    from google.protobuf.message import DecodeError
-    from onnx import ModelProto
-
-    # A model with weights beside it is small; a link's weights are somebody else's.
-    if place.is_symlink() or not place.is_file() or place.stat().st_size > 2**28:
-        return set()
-    try:
-        model = ModelProto.FromString(place.read_bytes())
-    except DecodeError:
-        return set()
-    entries = [entry for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"]
-    return {entry.value for entry in entries if files.is_weights_name(place, entry.value)}
+    """Return the weights files of lazygraph's making that the model now at ``place`` reads, and it alone."""
+    return {name for name in locations(place) if files.is_weights_name(place, name)}
 
 
 __all__ = ["checked_model", "save", "save_program", "to_onnx", "with_weights"]

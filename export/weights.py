@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from lazygraph.export import wire
@@ -104,6 +105,22 @@ def inline(model: ModelProto, weights: list[Stored], progress: Progress | None =
     rename_operands(model, renamed)
 
 
+def locations(model: Path) -> set[str]:
+    """Return the names of the files that a model's file reads its weights from; empty where it is none."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    # A model with weights beside it is small; a link's weights are somebody else's.
+    if model.is_symlink() or not model.is_file() or model.stat().st_size > 2**28:
+        return set()
+    try:
+        proto = ModelProto.FromString(model.read_bytes())
+    except DecodeError:
+        return set()
+    entries = [entry for tensor in proto.graph.initializer for entry in tensor.external_data]
+    return {entry.value for entry in entries if entry.key == "location"}
+
+
 def _digest(content: bytes | memoryview) -> bytes:
     return hashlib.sha256(content).digest()
 
@@ -134,5 +151,6 @@ __all__ = [
     "WeightsFile",
     "external_proto",
     "inline",
+    "locations",
     "rename_operands",
 ]

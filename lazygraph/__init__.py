@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from lazygraph.cache import KvCache, LatentCache, LayeredCache, Once, Rows, State
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
-    from lazygraph.export import Decoder, load, save, shared_memory_faults, to_onnx
+    from lazygraph.export import Decoder, load, save, save_all, shared_memory_faults, to_onnx
     from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
     from lazygraph.ops.schema import op
@@ -138,6 +138,7 @@ __all__ = [
     "optional_of",
     "realize",
     "save",
+    "save_all",
     "scope",
     "sequence_of",
     "shared_memory_faults",
@@ -171,6 +172,7 @@ _LATER = {
     "op": "lazygraph.ops.schema",
     "realize": "lazygraph.evaluate",
     "save": "lazygraph.export.saving",
+    "save_all": "lazygraph.export.sharing",
     "shared_memory_faults": "lazygraph.export.alias",
     "to_onnx": "lazygraph.export.saving",
     "to_text": "lazygraph.printing",
