@@ -1,5 +1,6 @@
 """What a decoder remembers, as tensors of the graph."""
 
+from lazygraph.cache.batch import BatchCache
 from lazygraph.cache.kv import KvCache
 from lazygraph.cache.latent import LatentCache
 from lazygraph.cache.layered import LayeredCache
@@ -9,6 +10,7 @@ from lazygraph.cache.reading import CacheStep
 from lazygraph.memory import Lowering
 
 __all__ = [
+    "BatchCache",
     "CacheLayout",
     "CacheStep",
     "KvCache",

@@ -200,7 +200,7 @@ class LatentCache:
         self._check_room("append", layer, count)
 
         index = state.index if state.index is not None else row_index(state, count)
-        written = tuple(ops.scatter_nd(old, index, new) for old, new in zip(state.buffers[layer], given, strict=True))
+        written = self._written(layer, given, index)
         return self._of(
             replace(
                 state,
@@ -209,6 +209,10 @@ class LatentCache:
                 index=index,
             )
         )
+
+    def _written(self, layer: int, given: Sequence[Tensor], index: Tensor) -> tuple[Tensor, ...]:
+        old = self._state.buffers[layer]
+        return tuple(ops.scatter_nd(buffer, index, new) for buffer, new in zip(old, given, strict=True))
 
     def advance_by(self, n: SizeLike, layers: Sequence[int] | None = None) -> Self:
         """Return the cache with the rows of this step counted; call once per step, after the last layer.

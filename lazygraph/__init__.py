@@ -67,7 +67,7 @@ from lazygraph.tensor import Graph, Tensor
 
 if TYPE_CHECKING:
     from lazygraph import nn
-    from lazygraph.cache import KvCache, LatentCache, LayeredCache, Once, Rows, State
+    from lazygraph.cache import BatchCache, KvCache, LatentCache, LayeredCache, Once, Rows, State
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, load, save, save_all, shared_memory_faults, to_onnx
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from lazygraph.printing import to_text
 
 __all__ = [
+    "BatchCache",
     "CacheError",
     "CacheLayerError",
     "CacheOverflowError",
@@ -157,6 +158,7 @@ __all__ += ops.__all__
 
 # What needs more than numpy, or is not always needed, is handed on when first asked for.
 _LATER = {
+    "BatchCache": "lazygraph.cache",
     "Decoder": "lazygraph.export.decoder",
     "KvCache": "lazygraph.cache",
     "LatentCache": "lazygraph.cache",

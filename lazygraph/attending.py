@@ -61,7 +61,9 @@ def attention(q: Tensor, k: Rows, v: Rows, mask: Tensor, scale: float) -> Tensor
 
     Args:
         q: ``T (n, heads, d)``.
-        k: ``T (rows, kv_heads, d)``; ``kv_heads`` divides ``heads``. Or several such, that follow each other.
+        k: ``T (rows, kv_heads, d)``; ``kv_heads`` divides ``heads``. Or several such, that follow each other. Of a
+            batch, ``T (batch, rows, kv_heads, d)``; then ``q`` is ``T (batch * n, heads, d)``, text by text, the mask
+            ``(batch, n, rows)``, and the result ``T (batch * n, heads * d_v)``.
         v: ``T (rows, kv_heads, d_v)``, in as many parts.
         mask: ``float32 (n, rows)``, added to the scores (see :func:`additive_mask`), or ``bool``, True where visible:
             a token that sees nothing then gets zeros. Of rows in several parts, all columns in order.
@@ -76,7 +78,7 @@ def attention(q: Tensor, k: Rows, v: Rows, mask: Tensor, scale: float) -> Tensor
     Source: Attention Is All You Need, Vaswani et al. 2017; GQA, Ainslie et al. 2023.
     """
     keys, values = parts(k), parts(v)
-    heads, kv_heads = int(q.shape[1]), int(keys[0].shape[1])
+    heads, kv_heads = int(q.shape[1]), int(keys[0].shape[-2])
     if heads % kv_heads:
         raise ShapeError(
             f"{heads} query heads over {kv_heads} key heads",
@@ -91,26 +93,35 @@ def attention(q: Tensor, k: Rows, v: Rows, mask: Tensor, scale: float) -> Tensor
             operands=rows({"k": keys[0], "v": values[0]}),
             expected="as many parts of values as of keys",
         )
-    group, n = heads // kv_heads, q.shape[0]
+    group, batched = heads // kv_heads, len(keys[0].shape) == 4
+    texts: list[Size] = [keys[0].shape[0], mask.shape[1]] if batched else [q.shape[0]]
+    lead = len(texts) - 1  # axes before those of one text
 
     # Every query head is a matrix of its own; its group's keys are broadcast, not repeated. onnxruntime reads keys and
     # values where they lie: it takes the transposes into the products.
-    by_head = ops.transpose(ops.reshape(q, [n, kv_heads, group, q.shape[2]]), [1, 2, 0, 3])  # (kv, group, n, d)
+    by_token = ops.reshape(q, [*texts, kv_heads, group, q.shape[2]])
+    by_head = ops.transpose(by_token, _order(lead, 1, 2, 0, 3))  # (kv, group, n, d)
     if q.dtype is not float32:  # a half-precision score could overflow before it is scaled
         by_head, scale = by_head * scale, 1.0
-    scores = [_scores(by_head, part, scale) for part in keys]  # (kv, group, n, rows_i) each
-    weights = split_weights(masked_softmax(joined_scores(scores), mask).astype(values[0].dtype), values)
+    scores = [_scores(by_head, part, scale, lead) for part in keys]  # (kv, group, n, rows_i) each
+    seen = ops.unsqueeze(mask, [1, 2]) if batched else mask
+    weights = split_weights(masked_softmax(joined_scores(scores), seen).astype(values[0].dtype), values, lead)
     mixed = None
     for weight, part in zip(weights, values, strict=True):
-        turned = ops.transpose(ops.unsqueeze(part, 2), [1, 2, 0, 3])  # (kv, 1, rows_i, d_v)
+        turned = ops.transpose(ops.unsqueeze(part, lead + 2), _order(lead, 1, 2, 0, 3))  # (kv, 1, rows_i, d_v)
         product = ops.matmul(weight, turned)  # (kv, group, n, d_v)
         mixed = product if mixed is None else mixed + product
     assert mixed is not None
-    return ops.reshape(ops.transpose(mixed, [2, 0, 1, 3]), [n, heads * int(values[0].shape[2])])
+    return ops.reshape(ops.transpose(mixed, _order(lead, 2, 0, 1, 3)), [q.shape[0], heads * int(values[0].shape[-1])])
 
 
-def _scores(by_head: Tensor, k: Tensor, scale: float) -> Tensor:
-    keys = ops.transpose(ops.unsqueeze(k, 2), [1, 2, 3, 0])  # (kv, 1, d, rows)
+def _order(lead: int, *axes: int) -> list[int]:
+    """Return an order of axes, those before one text's left where they are."""
+    return [*range(lead), *(lead + axis for axis in axes)]
+
+
+def _scores(by_head: Tensor, k: Tensor, scale: float, lead: int) -> Tensor:
+    keys = ops.transpose(ops.unsqueeze(k, lead + 2), _order(lead, 1, 2, 3, 0))  # (kv, 1, d, rows)
     product = ops.matmul(by_head, keys)
     return product if scale == 1.0 else product * scale  # one node in onnxruntime
 
@@ -120,8 +131,8 @@ def joined_scores(scores: Sequence[Tensor], axis: int = -1) -> Tensor:
     return scores[0] if len(scores) == 1 else ops.concat(list(scores), axis=axis)
 
 
-def split_weights(weights: Tensor, rows_of: Sequence[Tensor]) -> list[Tensor]:
-    """Return the weights of each part, ``(..., rows_i)``; ``rows_of`` are the parts, rows first."""
+def split_weights(weights: Tensor, rows_of: Sequence[Tensor], axis: int = 0) -> list[Tensor]:
+    """Return the weights of each part, ``(..., rows_i)``; ``axis`` is that of the rows in the parts."""
     if len(rows_of) == 1:
         return [weights]
-    return list(ops.split(weights, [part.shape[0] for part in rows_of], axis=-1))
+    return list(ops.split(weights, [part.shape[axis] for part in rows_of], axis=-1))

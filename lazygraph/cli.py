@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         help="how latent attention computes; auto (default) chooses by the number of new tokens on each run",
     )
     export.add_argument("--portable", action="store_true", help="ai.onnx operators only, none of onnxruntime's own")
+    export.add_argument("--batch", action="store_true", help="run several texts at once, each at its own position")
     export.add_argument(
         "--ignore-key",
         action="append",

@@ -32,6 +32,7 @@ def export(options: argparse.Namespace) -> int:
             provider=options.provider,
             mla=options.mla,
             portable=options.portable,
+            batch=options.batch,
             ignore_keys=options.ignore_key,
             warn=notes.append,
             progress=bars.update,

@@ -45,6 +45,7 @@ def convert(
     provider: Literal["cpu", "cuda"] = "cpu",
     mla: Literal["absorbed", "expanded", "auto"] = "auto",
     portable: bool = False,
+    batch: bool = False,
     ignore_keys: Collection[str] = (),
     warn: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -63,6 +64,7 @@ def convert(
         provider: Where it is to run: ``cpu`` or ``cuda``.
         mla: How latent attention computes: absorbed, expanded, or both, chosen by the number of new tokens on each run.
         portable: Use ai.onnx operators only, none of onnxruntime's own (they are faster).
+        batch: Run several texts at once, each with a position of its own, padded on the left.
         ignore_keys: Config keys that the caller vouches for.
         warn: Called with what the user should know.
         progress: Called with what is going on, bytes done, and bytes in all.
@@ -90,7 +92,7 @@ def convert(
     if capacity > limit:
         say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
 
-    options = BuildOptions(capacity, mla, portable, kinds)
+    options = BuildOptions(capacity, mla, portable, kinds, batch)
     weights = WeightsUse(readable(checkpoint.weights, config))
     graph = model_module(config.model_type).build(config, weights, options)
     config.finish()

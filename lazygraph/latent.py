@@ -10,6 +10,7 @@ from lazygraph.attending import Rows, count_rows, joined_scores, masked_softmax,
 from lazygraph.dims import Size
 from lazygraph.dtypes import float32
 from lazygraph.errors import OperandError, ShapeError
+from lazygraph.latent_batch import absorbed_batch, expanded_batch
 from lazygraph.ops.checks import meet, rows
 from lazygraph.tensor import Tensor
 
@@ -88,6 +89,8 @@ def absorbed(query: LatentQuery, c_kv: Rows, k_pe: Rows) -> Tensor:
     Source: DeepSeek-V2, 2024, section 2.1.2.
     """
     latents, turning = _fitting("absorbed", query, c_kv, k_pe)
+    if len(latents[0].shape) == 3:
+        return _joined(absorbed_batch(query, latents[0], turning[0]))
     heads, n, rank = query.q_nope.shape[0], query.q_nope.shape[1], latents[0].shape[1]
 
     # One matrix of all heads' queries against one matrix of rows: the rows are read once, where they lie. In half
@@ -135,6 +138,8 @@ def expanded(query: LatentQuery, c_kv: Rows, k_pe: Rows) -> Tensor:
     Source: DeepSeek-V2, 2024, section 2.1.2.
     """
     latents, turning = _fitting("expanded", query, c_kv, k_pe)
+    if len(latents[0].shape) == 3:
+        return _joined(expanded_batch(query, latents[0], turning[0]))
     # Scaled before the product: in half precision a score could overflow before it is scaled.
     q_nope, q_pe = query.q_nope * query.scale, query.q_pe * query.scale
     scores, values = [], []
@@ -198,10 +203,10 @@ def _fitting(op: str, query: LatentQuery, c_kv: Rows, k_pe: Rows) -> tuple[tuple
     ]
     for rows_c, rows_k in zip(latents, turning, strict=False):
         pairs += [
-            (query.w_uk.shape[2], rows_c.shape[1], "the last size of w_uk and the rank of c_kv"),
-            (query.w_uv.shape[1], rows_c.shape[1], "the middle size of w_uv and the rank of c_kv"),
-            (query.q_pe.shape[2], rows_k.shape[1], "the last sizes of q_pe and k_pe"),
-            (rows_c.shape[0], rows_k.shape[0], "the rows of c_kv and k_pe"),
+            (query.w_uk.shape[2], rows_c.shape[-1], "the last size of w_uk and the rank of c_kv"),
+            (query.w_uv.shape[1], rows_c.shape[-1], "the middle size of w_uv and the rank of c_kv"),
+            (query.q_pe.shape[2], rows_k.shape[-1], "the last sizes of q_pe and k_pe"),
+            (rows_c.shape[-2], rows_k.shape[-2], "the rows of c_kv and k_pe"),
         ]
     for a, b, what in pairs:
         if meet(a, b) is None:

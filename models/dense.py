@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lazygraph import nn, ops
-from lazygraph.cache import CacheStep, KvCache
-from lazygraph.dims import size
-from lazygraph.dtypes import int64
+from lazygraph.cache import CacheStep, LatentCache
 from lazygraph.errors import WeightsError
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
@@ -18,7 +16,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
-from lazygraph.models.step import rotation
+from lazygraph.models.step import rotation, tokens_and_cache, wanted_rows
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -153,25 +151,23 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOption
         WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
     """
     parameters, precision, capacity = Parameters(weights, options.precision), options.precision, options.max_seq_len
-    ids = ops.input("input_ids", int64, [size("n", min=1, max=capacity)])
-    cache = KvCache.head_inputs(
-        ids, model.n_layers, capacity, model.n_kv_heads, model.head_dim, precision.stored, lowering="view"
-    )
+    row = [model.n_kv_heads, model.head_dim]
+    ids, tokens, cache = tokens_and_cache(model.n_layers, {"k": row, "v": row}, options)
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
         reading = cache.step("n")
         step = Step(*rotation(reading, model.rope, precision.compute), reading)
 
-    x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
+    x = ops.gather(table, tokens).astype(precision.compute)  # (tokens, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
             x, cache = _attention(model, parameters, layer, x, cache, step)
             x = _feed_forward(model, parameters, layer, x)
 
     with scope("head"):
-        logits, note = head(parameters, x, logits_from, table, model.eps, model.tied)
-    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note,))
+        logits, note = head(parameters, wanted_rows(x, ids, logits_from), table, model.eps, model.tied)
+    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note,), options.batch)
 
 
 @dataclass(frozen=True)
@@ -190,8 +186,8 @@ class Step:
 
 
 def _attention(
-    model: DenseDecoder, parameters: Parameters, layer: int, x: Tensor, cache: KvCache, step: Step
-) -> tuple[Tensor, KvCache]:
+    model: DenseDecoder, parameters: Parameters, layer: int, x: Tensor, cache: LatentCache, step: Step
+) -> tuple[Tensor, LatentCache]:
     """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
     attn = f"{prefix}.self_attn"

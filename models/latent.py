@@ -18,15 +18,13 @@ import numpy as np
 from lazygraph import latent, nn, ops
 from lazygraph.attending import Rows
 from lazygraph.cache import CacheStep, LatentCache
-from lazygraph.dims import size
-from lazygraph.dtypes import int64
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.experts import Routing, shared_and_routed
 from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope
-from lazygraph.models.step import rotation
+from lazygraph.models.step import rotation, tokens_and_cache, wanted_rows
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -101,16 +99,8 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
         WeightsError: A tensor has another shape. Missing ones are reported by ``weights.finish()``.
     """
     parameters, precision, capacity = Parameters(weights, options.precision), options.precision, options.max_seq_len
-    ids = ops.input("input_ids", int64, [size("n", min=1, max=capacity)])
-    cache = LatentCache.inputs(
-        ids,
-        model.n_layers,
-        capacity,
-        [[model.kv_rank], [model.rope_dim]],
-        precision.stored,
-        slot_names=["c_kv", "k_pe"],
-        lowering="view",
-    )
+    slots = {"c_kv": [model.kv_rank], "k_pe": [model.rope_dim]}
+    ids, tokens, cache = tokens_and_cache(model.n_layers, slots, options)
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):
@@ -119,22 +109,24 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
         many = None
         if options.mla == "auto":
             from_tokens = latent.cheaper_expanded_from(model.kv_rank, model.nope, model.v)
-            many = ops.size_tensor("n", ids) >= min(from_tokens, capacity + 1)
+            many = ops.size_tensor(ids.shape[-1], ids) >= min(from_tokens, capacity + 1)
     step = Step(cos, sin, reading, options.mla, many, options.portable)
 
-    x = ops.gather(table, ids).astype(precision.compute)  # (n, hidden)
+    x = ops.gather(table, tokens).astype(precision.compute)  # (tokens, hidden)
     for layer in range(model.n_layers):
         with scope(f"layers.{layer}"):
             x, cache = _attention(model, parameters, layer, x, cache, step)
             x = _feed_forward(model, parameters, layer, x, step)
 
     with scope("head"):
-        logits, note = head(parameters, x, logits_from, table, model.eps, model.tied)
+        logits, note = head(parameters, wanted_rows(x, ids, logits_from), table, model.eps, model.tied)
     expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
     kept = model.kv_rank + model.rope_dim
     held = [f"{count:,} ({precision.stored.nbytes(count):,} bytes)" for count in (kept, expanded)]
     size_note = f"numbers in the cache per token and layer: {held[0]}; expanded it would be {held[1]}"
-    return DecoderGraph(logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, size_note))
+    return DecoderGraph(
+        logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, size_note), options.batch
+    )
 
 
 @dataclass(frozen=True)

@@ -89,24 +89,20 @@ def feed_forward(parameters: Parameters, prefix: str, h: Tensor, inner: int, bia
     return projection(parameters, nn.swiglu(gate, up), [down], residual)
 
 
-def head(
-    parameters: Parameters, x: Tensor, logits_from: Tensor, table: Tensor, eps: float, tied: bool
-) -> tuple[Tensor, str]:
-    """Return the logits, ``float32 (n - logits_from, vocab)``, and a note on which matrix made them.
+def head(parameters: Parameters, x: Tensor, table: Tensor, eps: float, tied: bool) -> tuple[Tensor, str]:
+    """Return the logits, ``float32 (..., vocab)``, and a note on which matrix made them.
 
     The checkpoint decides: a head of its own is used where there is one (one matrix is stored when both are equal);
     without one, the embedding serves where the config ties them.
 
     Args:
         parameters: The checkpoint.
-        x: ``T (n, hidden)``, after the last layer.
-        logits_from: ``int64 ()``: the first row whose logits are wanted.
+        x: ``T (..., hidden)``, after the last layer: the rows that want logits.
         table: The embedding as it is kept, ``(vocab, hidden)``.
         eps: Of the last norm.
         tied: Whether the config ties head and embedding.
     """
-    x = ops.slice(x, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[0])
-    x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", int(x.shape[1])), eps)
+    x = nn.rms_norm(x, parameters.vector(x, "model.norm.weight", int(x.shape[-1])), eps)
     name = "lm_head.weight"
     if name in parameters or not tied:
         matrix = parameters.kept(x, parameters.array(name, (int(table.shape[0]), int(table.shape[1]))))
@@ -115,4 +111,6 @@ def head(
         )
     else:
         matrix, note = table, "the output head is the embedding, stored once"
-    return ops.gemm(x, matrix.astype(x.dtype), trans_b=True).astype(float32), note
+    rows = ops.reshape(x, [-1, x.shape[-1]]) if len(x.shape) > 2 else x
+    logits = ops.gemm(rows, matrix.astype(x.dtype), trans_b=True).astype(float32)
+    return (ops.reshape(logits, [*x.shape[:-1], logits.shape[1]]) if rows is not x else logits), note

@@ -33,12 +33,14 @@ class BuildOptions:
             ``auto`` (both, chosen by the number of new tokens on each run).
         portable: Use ai.onnx operators only, none of onnxruntime's own.
         precision: Element types.
+        batch: Run several texts at once, each with a position of its own.
     """
 
     max_seq_len: int
     mla: Literal["absorbed", "expanded", "auto"] = "auto"
     portable: bool = False
     precision: Precision = Precision()
+    batch: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ class DecoderGraph:
     """One graph for prefill, every decode step and any chunking.
 
     Inputs are ``input_ids`` int64 ``(n,)``, ``past_len`` int64 ``()``, ``logits_from`` int64 ``()`` (the first of the n
-    rows whose logits are wanted) and the cache's ``past.*``; outputs are ``logits`` and ``present.*``.
+    rows whose logits are wanted) and the cache's ``past.*``; outputs are ``logits`` and ``present.*``. A batch has
+    ``input_ids`` ``(batch, n)``, padded on the left, ``past_len`` ``(batch,)`` and ``new_len`` ``(batch,)``.
 
     Attributes:
-        logits: ``float32 (n - logits_from, vocab)``.
+        logits: ``float32 (n - logits_from, vocab)``; of a batch, ``(batch, n - logits_from, vocab)``.
         cache: The cache after the step.
         vocab_size: Token ids are in ``[0, vocab_size)``.
         max_position: The longest sequence that the model was trained for, in tokens.

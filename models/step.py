@@ -1,12 +1,53 @@
-"""What all layers of a step share, whatever the family: rotation tables, and where attention reads."""
+"""What all families share at the ends of a step: its tokens and cache, rotation tables, the rows that want logits."""
 
 from __future__ import annotations
 
-from lazygraph import nn
-from lazygraph.cache import CacheStep
-from lazygraph.dtypes import DType
+from collections.abc import Mapping, Sequence
+
+from lazygraph import nn, ops
+from lazygraph.cache import BatchCache, CacheStep, LatentCache
+from lazygraph.dims import size
+from lazygraph.dtypes import DType, int64
+from lazygraph.models.program import BuildOptions
 from lazygraph.models.rope import Rope
 from lazygraph.tensor import Tensor
+
+
+def tokens_and_cache(
+    n_layers: int, slots: Mapping[str, Sequence[int]], options: BuildOptions
+) -> tuple[Tensor, Tensor, LatentCache]:
+    """Return the step's token ids as the graph takes them, the same one after another, and the cache before the step.
+
+    Args:
+        n_layers: Layers.
+        slots: Per slot, its name and the sizes of one row.
+        options: What the user chose. Of a batch, ids are ``int64 (batch, n)`` and come text by text.
+
+    Returns:
+        ``input_ids``, ``int64 (tokens,)`` and the cache.
+    """
+    capacity, kept = options.max_seq_len, options.precision.stored
+    n, trailing = size("n", min=1, max=capacity), list(slots.values())
+    if options.batch:
+        ids = ops.input("input_ids", int64, [size("batch", min=1), n])
+        batch = BatchCache.inputs(ids, n_layers, capacity, trailing, kept, slot_names=list(slots))
+        return ids, ops.reshape(ids, [-1]), batch
+    ids = ops.input("input_ids", int64, [n])
+    cache = LatentCache.inputs(ids, n_layers, capacity, trailing, kept, slot_names=list(slots), lowering="view")
+    return ids, ids, cache
+
+
+def wanted_rows(x: Tensor, ids: Tensor, logits_from: Tensor) -> Tensor:
+    """Return the rows whose logits are wanted, ``T (n - logits_from, hidden)``; of a batch, with an axis before.
+
+    Args:
+        x: ``T (tokens, hidden)``, after the last layer.
+        ids: ``input_ids``.
+        logits_from: ``int64 ()``: the first of a text's n tokens whose logits are wanted.
+    """
+    axis = len(ids.shape) - 1
+    by_text = ops.reshape(x, [*ids.shape, x.shape[1]]) if axis else x
+    return ops.slice(by_text, ops.reshape(logits_from, [1]), [ops.TO_THE_END], axes=[axis])
 
 
 def rotation(step: CacheStep, rope: Rope, compute: DType) -> tuple[Tensor, Tensor]:
