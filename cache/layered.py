@@ -294,9 +294,8 @@ class LayeredCache:
             due = takes_part and (layer, "state") in places
             check_advance(self, layer, rows, state.pending[layer], due, layer in state.replaced)
         check_room(self, "advance_by", None, state.length, count, self.max_seq_len, state.runtime)
-        length = dims.add(state.length, count)
-        pending = (0,) * self.n_layers
-        return self._of(replace(state, length=length, pending=pending, replaced=frozenset(), index=None))
+        length, none = dims.add(state.length, count), (0,) * self.n_layers
+        return self._of(replace(state, length=length, pending=none, replaced=frozenset(), index=None))
 
     # ---- reading ----
 

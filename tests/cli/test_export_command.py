@@ -63,6 +63,14 @@ def test_a_golden_is_exported_and_summed_up(lazygraph: Run, goldens: Path, tmp_p
     np.testing.assert_allclose(Decoder.open(out).append(golden["tokens"][:32]), golden["logits"], rtol=0, atol=1e-4)
 
 
+def test_a_batch_is_exported_when_asked_for(lazygraph: Run, goldens: Path, tmp_path: Path) -> None:
+    done = lazygraph("export", goldens / "llama", "-o", tmp_path / "out", "--batch")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["batch"] is True
+    assert "[batch, n]" in manifest["inputs"]["input_ids"] and "new_len" in manifest["inputs"]
+
+
 def test_quiet_prints_nothing(capfd: pytest.CaptureFixture[str], goldens: Path, tmp_path: Path) -> None:
     assert main(["export", str(goldens / "llama"), "-o", str(tmp_path / "out"), "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")

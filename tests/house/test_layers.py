@@ -27,6 +27,7 @@ LAYERS = {
         "lazygraph.nn",
         "lazygraph.attending",
         "lazygraph.latent",
+        "lazygraph.latent_batch",
         "lazygraph.rebuild",
         "lazygraph.loaded",
         "lazygraph.inlining",
