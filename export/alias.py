@@ -49,6 +49,10 @@ def shared_memory_faults(model: ModelProto, pairs: Mapping[str, str]) -> dict[st
 
     Source: onnxruntime's order of execution, which is any that the data allows.
     """
+    if model.functions:  # what a call does to its operands stands in its body
+        from onnx import inliner
+
+        model = inliner.inline_local_functions(model)
     graph = _Reading(model.graph)
     faults = {source: _fault(graph, source, target) for source, target in pairs.items() if source != target}
     return {source: reason for source, reason in faults.items() if reason}

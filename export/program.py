@@ -226,6 +226,7 @@ class _Namer:
             groups.setdefault(stored.key, (stored, []))[1].append(constant)
         for stored, group in groups.values():
             stored.name = next((constant.name for constant in group if constant.name), "") or ""
+            stored.named = bool(stored.name)
             while stored.name in self.taken:  # another content has it: one of them was put in the other's place
                 stored.name += "_"
             if stored.name:

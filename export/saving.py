@@ -13,6 +13,7 @@ from lazygraph.errors import ExportError, OperandError
 from lazygraph.export import checks, files, targets, versions
 from lazygraph.export.collector import collector_paused
 from lazygraph.export.lower import lower
+from lazygraph.export.outlining import outline
 from lazygraph.export.program import Outputs, Program, collect
 from lazygraph.export.weights import (
     INLINE_BYTES,
@@ -37,6 +38,7 @@ def to_onnx(
     ir_version: int | None = None,
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
+    functions: bool = True,
 ) -> ModelProto:
     """Return the model of the outputs, checked, with all its weights inside.
 
@@ -48,6 +50,7 @@ def to_onnx(
         ir_version: The IR version to declare; None for the lowest that is needed.
         metadata: Texts kept with the model.
         value_info: Also write the types of intermediate values, for people who read the file.
+        functions: Write calls of local functions (:func:`lazygraph.function`) as such; otherwise what they are made of.
 
     Raises:
         OperandError: No outputs, or an output's name is taken.
@@ -59,7 +62,7 @@ def to_onnx(
     """
     with collector_paused():
         program = collect(outputs)
-        model = checked_model(program, target, opset, ir_version, metadata, value_info)
+        model = checked_model(program, target, opset, ir_version, metadata, value_info, functions)
         return with_weights(program, model)
 
 
@@ -73,6 +76,7 @@ def save(
     ir_version: int | None = None,
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
+    functions: bool = True,
     progress: Progress | None = None,
 ) -> ModelProto:
     """Write the outputs' model to a file, large weights beside it; return the model as the file has it.
@@ -91,6 +95,7 @@ def save(
         ir_version: As for :func:`to_onnx`.
         metadata: As for :func:`to_onnx`.
         value_info: As for :func:`to_onnx`.
+        functions: As for :func:`to_onnx`.
         progress: Called with a weight's name, bytes done and bytes in all, after each weight.
 
     Raises:
@@ -101,7 +106,7 @@ def save(
     Spec: onnx.proto, TensorProto.external_data.
     """
     program = collect(outputs)
-    return save_program(program, path, external, target, opset, ir_version, metadata, value_info, progress)
+    return save_program(program, path, external, target, opset, ir_version, metadata, value_info, functions, progress)
 
 
 def with_weights(program: Program, model: ModelProto) -> ModelProto:
@@ -124,6 +129,7 @@ def save_program(
     ir_version: int | None = None,
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
+    functions: bool = True,
     progress: Progress | None = None,
 ) -> ModelProto:
     """Write a collected program (see :func:`save`)."""
@@ -131,7 +137,7 @@ def save_program(
     if not place.name or place.is_dir():
         raise OperandError(f"{str(path)!r} names no file", op="save", expected="the path of a file, such as model.onnx")
     location = files.plain_name(external, place) if isinstance(external, str) else None
-    model = checked_model(program, target, opset, ir_version, metadata, value_info)
+    model = checked_model(program, target, opset, ir_version, metadata, value_info, functions)
     if external is None:
         external = sum(stored.nbytes for stored in program.weights) > INLINE_BYTES
     external = external is not False and any(not stored.small for stored in program.weights)
@@ -161,6 +167,7 @@ def checked_model(
     ir_version: int | None = None,
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
+    functions: bool = True,
 ) -> ModelProto:
     """Return the model of a program, checked, all but its weights (see :func:`to_onnx`)."""
     with collector_paused():
@@ -173,7 +180,7 @@ def checked_model(
             domains[""] = targets.settle(calls, target, domains[""], may_rise)
         model = lower(program, domains, ir_version=ir_version, metadata=metadata, value_info=value_info)
         checks.check(program, model)
-    return model
+        return outline(program, model) if functions else model
 
 
 def _refuse_too_large(program: Program) -> None:

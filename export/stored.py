@@ -26,6 +26,7 @@ class Stored:
     Attributes:
         key: Equal for equal content, as far as that is known without reading large arrays.
         name: The initialiser's name.
+        named: Whether that is a name that the user gave.
         dtype: Element type.
         shape: Sizes.
         nbytes: Bytes in the file.
@@ -33,7 +34,7 @@ class Stored:
         at: The user's line of the first constant.
     """
 
-    __slots__ = ("_array", "at", "dtype", "key", "name", "nbytes", "own", "shape")
+    __slots__ = ("_array", "at", "dtype", "key", "name", "named", "nbytes", "own", "shape")
 
     def __init__(self, array: np.ndarray[Any, Any] | LazyArray, dtype: DType, key: object, at: Where | None) -> None:
         self._array = array
@@ -42,6 +43,7 @@ class Stored:
         self.nbytes = dtype.nbytes(array.size)
         self.key = key
         self.name = ""
+        self.named = False
         self.own = False
         self.at = at
 

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, load, save, save_all, shared_memory_faults, to_onnx
+    from lazygraph.functions import function
     from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
     from lazygraph.ops.schema import op
@@ -132,6 +133,7 @@ __all__ = [
     "int4",
     "int64",
     "int8",
+    "function",
     "inline",
     "load",
     "nn",
@@ -168,6 +170,7 @@ _LATER = {
     "Rows": "lazygraph.cache",
     "State": "lazygraph.cache",
     "convert": "lazygraph.conversion",
+    "function": "lazygraph.functions",
     "inline": "lazygraph.inlining",
     "load": "lazygraph.export.loading",
     "nn": "lazygraph",
