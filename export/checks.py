@@ -34,7 +34,7 @@ _FAULTY = {op for _, op in FAULTS}
 DATA_FAULT = "Invalid rank for"
 
 # Weights of at most so many elements take part with their numbers: shapes and axes.
-_SHOWN = 1024
+SHOWN = 1024
 
 
 def check(program: Program, model: ModelProto) -> None:
@@ -191,7 +191,7 @@ def _shown(stored: Stored) -> bool:
     elements = 1
     for size in stored.shape:
         elements *= size
-    return stored.dtype.kind in "iub" and elements <= _SHOWN
+    return stored.dtype.kind in "iub" and elements <= SHOWN
 
 
 def _opaque(node: Node) -> bool:
@@ -320,4 +320,4 @@ def _refuse(node: Node, name: str, tensor: Tensor, what: str, value: ValueInfoPr
     )
 
 
-__all__ = ["DATA_FAULT", "FAULTS", "check", "declared_shapes"]
+__all__ = ["DATA_FAULT", "FAULTS", "SHOWN", "check", "declared_shapes"]

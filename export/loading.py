@@ -48,11 +48,11 @@ def load(
     if isinstance(model, ModelProto):
         proto, source, path = model, "a model in memory", None
     elif isinstance(model, bytes):
-        proto, source, path = _parsed(model, "a model in memory"), "a model in memory", None
+        proto, source, path = parsed(model, "a model in memory"), "a model in memory", None
     else:
         path = Path(model)
         source = str(path)
-        proto = _parsed(_content(path), source)
+        proto = parsed(content_of(path), source)
     beside = Path(folder) if folder is not None else path.parent if path is not None else None
     real = path.resolve().parent if path is not None and folder is None and path.is_symlink() else None
     contents = Contents(source, beside, real)
@@ -66,7 +66,12 @@ def load(
         raise contents.broken(f"it cannot be read: {type(error).__name__}: {error}", "a whole model") from error
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
+    """Return the bytes of a model file.
+
+    Raises:
+        LoadError: It cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:
@@ -75,7 +80,12 @@ def _content(path: Path) -> bytes:
         ) from error
 
 
-def _parsed(content: bytes, source: str) -> ModelProto:
+def parsed(content: bytes, source: str) -> ModelProto:
+    """Return the model that the bytes of a file mean.
+
+    Raises:
+        LoadError: They are no ONNX model.
+    """
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
@@ -163,4 +173,4 @@ def _graph(proto: ModelProto, contents: Contents) -> Loaded:
     return Loaded(graph, graph.inputs, outputs, values, contents.source, reader.notes, reader.sizes.met)
 
 
-__all__ = ["load"]
+__all__ = ["content_of", "load", "parsed"]

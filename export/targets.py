@@ -93,6 +93,11 @@ def settle(calls: Sequence[Node], target: str, opset: int, may_rise: bool) -> in
         opset = max(needed)
 
 
+def refused(node: Node, target: str, opset: int) -> UnsupportedError | None:
+    """Return why a target does not run a call of a file at the file's opset; None where it does."""
+    return None if _runs(node, target, opset) else _refusal(node, target)
+
+
 def _first_that_runs(node: Node, target: str, lowest: int, newest: int) -> int:
     for opset in range(lowest, newest + 1):
         if _runs(node, target, opset):
@@ -208,4 +213,4 @@ def _refusal(node: Node, target: str) -> UnsupportedError:
     )
 
 
-__all__ = ["TARGETS", "settle"]
+__all__ = ["TARGETS", "refused", "settle"]

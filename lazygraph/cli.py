@@ -14,6 +14,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from lazygraph.command_check import add_check
+from lazygraph.command_diff import add_diff
 from lazygraph.errors import ExportError, LazyGraphError, OperandError, WeightsError
 from lazygraph.version import VERSION
 
@@ -114,6 +116,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--threads", type=_count, metavar="N", help="threads to compute with")
     run.add_argument("--provider", choices=["cpu", "cuda"], default="cpu", help="where to run")
     run.set_defaults(command=_run)
+    add_check(commands)
+    add_diff(commands)
     return parser
 
 

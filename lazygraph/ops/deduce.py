@@ -128,20 +128,23 @@ def _require_arity(schema: OpSchema, inputs: Inputs, count: int) -> None:
     given = len(inputs)
     while given and inputs[given - 1] is None:
         given -= 1
-    rows = {f"operand {i}": "left out" if tensor is None else describe(tensor) for i, tensor in enumerate(inputs)}
     if not signature.least <= given <= signature.most:
         expected = f"{signature.least} to {signature.most} operands"
-        raise OperandError(f"{given} operands given", op=schema.name, operands=rows, expected=expected)
+        raise OperandError(f"{given} operands given", op=schema.name, operands=_rows(inputs), expected=expected)
     for place in range(given):
         if inputs[place] is None and signature.at(place).option == "Single":
             raise OperandError(
-                f"operand {signature.label(place)!r} is missing", op=schema.name, operands=rows, expected="it"
+                f"operand {signature.label(place)!r} is missing", op=schema.name, operands=_rows(inputs), expected="it"
             )
-    variadic = bool(schema.outputs) and option_of(schema.outputs[-1]) == "Variadic"
-    if not count or (count > len(schema.outputs) and not variadic):
+    formals = schema.outputs
+    if not count or (count > len(formals) and not (formals and option_of(formals[-1]) == "Variadic")):
         raise OperandError(
-            f"{count} outputs asked for", op=schema.name, operands=rows, expected=f"1 to {len(schema.outputs)}"
+            f"{count} outputs asked for", op=schema.name, operands=_rows(inputs), expected=f"1 to {len(formals)}"
         )
+
+
+def _rows(inputs: Inputs) -> dict[str, str]:
+    return {f"operand {i}": "left out" if tensor is None else describe(tensor) for i, tensor in enumerate(inputs)}
 
 
 def _checked_attributes(schema: OpSchema, attrs: Attrs) -> Attrs:

@@ -39,6 +39,9 @@ LAYERS = {
     "evaluate": ("lazygraph.evaluate", "lazygraph.testing"),
     "command line": (
         "lazygraph.cli",
+        "lazygraph.check_formats",
+        "lazygraph.command_check",
+        "lazygraph.command_diff",
         "lazygraph.command_export",
         "lazygraph.command_run",
         "lazygraph.conversion",
@@ -71,7 +74,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "gguf": ("lazygraph.models",),
     "tokenizers": ("lazygraph.models",),
     "jinja2": ("lazygraph.models",),
-    "rich": ("lazygraph.command_export", "lazygraph.command_run"),
+    "rich": ("lazygraph.command_check", "lazygraph.command_diff", "lazygraph.command_export", "lazygraph.command_run"),
     "onnxscript": ("lazygraph.export", "lazygraph.ops"),
     "onnx_ir": ("lazygraph.export", "lazygraph.ops"),
 }
