@@ -68,12 +68,14 @@ def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
     for node in nodes:
         attrs, made = node.attrs, node.made
         types = [None if tensor is None else tensor.dtype.onnx for tensor in node.inputs]
-        if not attrs and isinstance(made, Tensor):
+        version = None if node.kept is None else node.kept.opset
+        if not attrs and version is None and isinstance(made, Tensor):
             calls.setdefault((node.op, node.domain, made.dtype.onnx, *types), node)
             continue
         key = (
             node.op,
             node.domain,
+            version,
             tuple(attrs),
             str(attrs) if node.op in _CHANGED else "",
             tuple(types),
@@ -110,7 +112,11 @@ def opsets(
     ends: dict[str, tuple[int, Node]] = {}
     for node in calls:
         here = chosen if node.domain == "" else of_file.get(node.domain)
-        low, high = _range(node, here, fixed is not None or node.domain != "")
+        own = None if node.kept is None else node.kept.opset
+        if own is not None:  # it came from a file of another version
+            low, high = _range_of_file(node, own)
+        else:
+            low, high = _range(node, here, fixed is not None or node.domain != "")
         if low > needs.get(node.domain, 0):
             if node.domain == "" and chosen is not None and low > chosen:
                 _refuse(node, low, chosen)
@@ -123,11 +129,14 @@ def opsets(
     needs.update({domain: version for domain, version in of_file.items() if domain in needs})
     for domain, (high, node) in ends.items():
         if needs[domain] > high:
+            from_file = node.kept is not None and node.kept.opset is not None
             raise UnsupportedError(
                 f"its signature is that of opset {high} or earlier, and the graph needs {needs[domain]}",
                 op=node.op,
                 at=node.at,
-                hint="write it with the newer signature, or fix the opset with lg.input(..., opset=...)",
+                hint="lg.load(path, opset=...) converts the model that it comes from"
+                if from_file
+                else "write it with the newer signature, or fix the opset with lg.input(..., opset=...)",
             )
     return {"": needs.pop(""), **dict(sorted(needs.items()))}
 
@@ -190,20 +199,39 @@ def _range(node: Node, chosen: int | None, written_for: bool) -> tuple[int, int 
     )
 
 
+def _range_of_file(node: Node, version: int) -> tuple[int, int | None]:
+    """Return the lowest and the highest version in which a call means what it means in its file's version."""
+    schemas = versions_of(node.op, node.domain)
+    current = schema_at(node.op, node.domain, version)
+    if current is None:
+        return version, version  # nobody here knows what changed
+    place = schemas.index(current)
+    low, _ = _lowest(schemas[place:], node)
+    while place and _same_meaning(schemas[place], schemas[place - 1], node):
+        place -= 1
+    return low, schemas[place - 1].since_version - 1 if place else None
+
+
 def _lowest(schemas: Sequence[OpSchema], node: Node) -> tuple[int, OpSchema]:
     """Return how far down from the first schema the meaning of the call is the same."""
     kept = schemas[0]
-    types = ["" if tensor is None else tensor.dtype.name for tensor in node.inputs]
     for older in schemas[1:]:
-        changed = _CHANGES.get((node.op, kept.since_version))
-        if changed is not None and node.domain == "" and changed(node.attrs, types):
-            break
-        if refusal(older, node) or _default_differs(older, kept, node):
+        if refusal(older, node) or not _same_meaning(older, kept, node):
             break
         kept = older
         if node.domain == "" and kept.since_version <= LOWEST:
             break
     return kept.since_version, kept
+
+
+def _same_meaning(older: OpSchema, newer: OpSchema, node: Node) -> bool:
+    """Return whether a call that the older schema accepts is accepted by the next one, and means the same there."""
+    changed = _CHANGES.get((node.op, newer.since_version))
+    if changed is not None and node.domain == "":
+        types = ["" if tensor is None else tensor.dtype.name for tensor in node.inputs]
+        if changed(node.attrs, types):
+            return False
+    return not refusal(newer, node) and not _default_differs(older, newer, node)
 
 
 def _default_differs(older: OpSchema, newer: OpSchema, node: Node) -> bool:

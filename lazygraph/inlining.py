@@ -7,12 +7,15 @@ from typing import Any
 
 from lazygraph import dims
 from lazygraph.dims import Atom, Dim, Size
-from lazygraph.errors import DTypeError, GraphMismatchError, OperandError, ShapeError
+from lazygraph.errors import DTypeError, GraphMismatchError, OperandError, ShapeError, UnsupportedError
 from lazygraph.graph import Graph
 from lazygraph.loaded import Loaded
 from lazygraph.origins import Input, describe, near_names, reached, shape_text
 from lazygraph.rebuild import Rebuild
 from lazygraph.tensor import Tensor
+
+# The oldest opset that an exported graph is of, unless it was loaded from an older one.
+OLDEST = 13
 
 
 def inline(
@@ -36,18 +39,24 @@ def inline(
         OperandError: An input without a tensor that the outputs need, or a name that is no input.
         GraphMismatchError: The tensors are of different graphs.
         DTypeError: An element type is not the input's.
-        ShapeError: A shape is not the input's.
+        ShapeError: A shape is not the input's; or two sizes that the file took for equal become different ones.
+        UnsupportedError: The model is of an opset before 13, and the graph is not of the same.
     """
     tensors = {**(given or {}), **more}
     graph = _graph_of(model, tensors)
     sizes = _bound_sizes(model, tensors)
     _require_all(model, tensors)
+    _require_opset(model, graph)
+    serial = graph.next_serial()
 
     def renamed(name: str) -> str:
         return f"{prefix}{name}"
 
+    def resized(size: Size) -> Size:
+        return _resized(size, sizes, f"_{serial}")
+
     swaps = {model.inputs[name]: tensor for name, tensor in tensors.items()}
-    rebuild = Rebuild(swaps, graph, renamed, lambda size: _resized(size, sizes))
+    rebuild = Rebuild(swaps, graph, renamed, resized)
     rebuild.prepare(model.outputs.values())
     return {name: rebuild(tensor) for name, tensor in model.outputs.items()}
 
@@ -135,13 +144,32 @@ def _is_name(size: Dim) -> bool:
     return not rest and factor == 1 and len(monomial) == 1 and not monomial[0].args
 
 
-def _resized(size: Size, sizes: Mapping[str, Size]) -> Size:
-    """Return a size of the model as the other graph says it."""
+def _resized(size: Size, sizes: Mapping[str, Size], mark: str = "") -> Size:
+    """Return a size of the model as the other graph says it.
+
+    A size that no tensor tells is one that only the run can tell, and another one in every place where the model is
+    inlined: ``mark`` behind its name tells it from all the others.
+    """
 
     def change(atom: Atom) -> Size | None:
-        return None if atom.args else sizes.get(atom.text)
+        if atom.args:
+            return None
+        told = sizes.get(atom.text)
+        return dims.unknown(f"{atom.text}{mark}") if told is None and mark else told
 
     return dims.substitute(size, change)
+
+
+def _require_opset(model: Loaded, graph: Graph) -> None:
+    """Refuse a model that is older than what graphs are written in: its calls would mean something else here."""
+    version = model.graph.opset
+    if version is not None and version < OLDEST and version != graph.opset:
+        raise UnsupportedError(
+            f"{model.source} is written for opset {version}",
+            op="inline",
+            expected=f"opset {OLDEST} or later",
+            hint=f"lg.load(path, opset={max(graph.opset or OLDEST, OLDEST)}) converts it",
+        )
 
 
 def _require_all(model: Loaded, tensors: Mapping[str, Any]) -> None:

@@ -154,7 +154,7 @@ class Rebuild:
         kept = self._kept(node)
         alike = all(self._alike(a, b) for a, b in zip(node.inputs, inputs, strict=True))
         results: Results = [(tensor.dtype, self._shape(tensor.known_shape)) for tensor in node.outputs]
-        if bodies or not alike:
+        if bodies or not alike or self._moved(node):
             results = self._deduced(graph, node, inputs, bodies, kept, results if alike else None)
 
         outputs = add_node(graph, node.op, inputs, node.attrs, results, node.domain)
@@ -182,6 +182,8 @@ class Rebuild:
         try:
             found = results_of(graph, node.op, node.domain, inputs, node.attrs, len(node.outputs), bodies, version)
         except LazyGraphError as error:
+            if before is not None and _was_refused(node):
+                return before  # it was passed over when the file was loaded, and no size in it is why
             name = node.kept.name if node.kept else ""
             error.operands = {"in": f"{node.op}{f' {name!r}' if name else ''}", **error.operands}
             raise
@@ -207,6 +209,11 @@ class Rebuild:
             before.metadata,
             None if version == here else version,
         )
+
+    def _moved(self, node: Node) -> bool:
+        """Return whether a call reads sizes that became others: its rule has to look at them again."""
+        shapes = [operand.known_shape for operand in node.inputs if operand is not None]
+        return self._resized is not None and any(self._shape(shape) != shape for shape in shapes)
 
     def _alike(self, before: Tensor | None, after: Tensor | None) -> bool:
         """Return whether a call cannot tell two operands apart while the graph is built."""
@@ -236,6 +243,17 @@ class Rebuild:
 
     def _size(self, size: Size) -> Size:
         return size if self._resized is None or isinstance(size, int) else self._resized(size)
+
+
+def _was_refused(node: Node) -> bool:
+    """Return whether a call's own rule refuses it as its file has it."""
+    graph = node.outputs[0].graph
+    version = (node.kept.opset if node.kept else None) or (graph.facts or FileFacts()).domains.get(node.domain)
+    try:
+        results_of(graph, node.op, node.domain, node.inputs, node.attrs, len(node.outputs), node.bodies, version)
+    except LazyGraphError:
+        return True
+    return False
 
 
 __all__ = ["Rebuild"]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from onnx import parser
 
 import lazygraph as lg
 
@@ -120,3 +121,115 @@ def test_an_input_that_is_left_out_is_named(tmp_path: Path) -> None:
     a, b = lg.input("a", lg.float32, [2]), lg.input("b", lg.float32, [2])
     with pytest.raises(lg.GraphMismatchError, match="of different graphs"):
         lg.inline(model, x=a, y=b)
+
+
+# ---- versions -------------------------------------------------------------------------------------------------------
+
+
+def text(content: str) -> lg.Loaded:
+    return lg.load(parser.parse_model(content))
+
+
+def test_a_call_keeps_the_meaning_that_it_has_in_its_files_opset() -> None:
+    """RoiAlign-16 measures half a pixel elsewhere, and no attribute, operand or type shows it."""
+    model = text("""<ir_version: 8, opset_import: ["" : 15]>
+        g (float[1, 1, 4, 4] x, float[2, 4] rois, int64[2] batch) => (float[2, 1, 2, 2] y)
+        { y = RoiAlign <output_height = 2, output_width = 2, sampling_ratio = 2> (x, rois, batch) }""")
+    feeds = {
+        "x": np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) ** 2,
+        "rois": np.array([[0, 0, 2.5, 3], [1, 0.5, 3, 3]], np.float32),
+        "batch": np.zeros(2, np.int64),
+    }
+    x = lg.input("x", lg.float32, [1, 1, 4, 4])
+    others = {name: lg.input(name, t.dtype, t.shape, anchor=x) for name, t in model.inputs.items() if name != "x"}
+    y = lg.inline(model, {"x": x, **others})["y"]
+    assert lg.to_onnx({"y": y}).opset_import[0].version <= 15
+    np.testing.assert_array_equal(lg.realize(y, feeds), lg.realize(model.outputs["y"], feeds))
+
+
+def test_a_call_that_means_the_same_in_a_newer_opset_goes_along() -> None:
+    model = text("""<ir_version: 8, opset_import: ["" : 13]>
+        g (float[n] x) => (float[n] y) { h = Relu (x)  y = Identity (h) }""")
+    y = lg.op.Gelu(lg.inline(model, x=lg.input("a", lg.float32, ["n"]))["y"])
+    assert lg.to_onnx({"y": y}).opset_import[0].version == 20
+
+
+def test_signatures_that_no_opset_has_together_are_refused_with_the_way_out() -> None:
+    content = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 4] x) => (float[n, 1] y) { y = ReduceMean <axes = [1]> (x) }"""
+    a = lg.input("a", lg.float32, ["n", 4])
+    y = lg.op.Gelu(lg.inline(text(content), x=a)["y"])
+    with pytest.raises(lg.UnsupportedError, match=r"(?s)opset 17 or earlier.*needs 20.*lg\.load\(path, opset="):
+        lg.to_onnx({"y": y})
+    newer = lg.load(parser.parse_model(content), opset=20)
+    y = lg.op.Gelu(lg.inline(newer, x=a)["y"])
+    assert lg.realize(y, {"a": np.full((1, 4), 30, np.float32)}).tolist() == [[30]]
+
+
+def test_an_opset_before_13_is_converted_first() -> None:
+    """Softmax-11 flattens its operand; an inlined call must not become Softmax-13, which does not."""
+    content = """<ir_version: 6, opset_import: ["" : 11]>
+        g (float[2, 3, 4] x) => (float[2, 3, 4] y) { y = Softmax (x) }"""
+    old = text(content)
+    a = lg.input("a", lg.float32, [2, 3, 4])
+    with pytest.raises(lg.UnsupportedError, match=r"(?s)opset 11.*lg\.load\(path, opset=13\)"):
+        lg.inline(old, x=a)
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    y = lg.inline(lg.load(parser.parse_model(content), opset=13), x=a)["y"]
+    np.testing.assert_allclose(lg.realize(y, {"a": x}), lg.realize(old.outputs["y"], {"x": x}), rtol=1e-6)
+
+
+def test_an_unknown_domain_keeps_its_version_and_cannot_have_two() -> None:
+    def wide(version: int) -> lg.Loaded:
+        return text(f"""<ir_version: 8, opset_import: ["" : 17, "acme.ops" : {version}]>
+            g (float[n, 4] x) => (float[n, 4] y) {{ y = acme.ops.Widen (x) }}""")
+
+    a = lg.input("a", lg.float32, ["n", 4])
+    y = lg.inline(wide(3), x=a)["y"]
+    imported = {entry.domain: entry.version for entry in lg.to_onnx({"y": y}, target=None).opset_import}
+    assert imported["acme.ops"] == 3
+    both = {"y": y, "z": lg.inline(wide(2), x=a)["y"]}
+    with pytest.raises(lg.UnsupportedError, match="opset 2 or earlier, and the graph needs 3"):
+        lg.to_onnx(both, target=None)
+
+
+# ---- sizes that no tensor tells -------------------------------------------------------------------------------------
+
+
+def test_sizes_that_only_the_run_can_tell_stay_apart() -> None:
+    model = text("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n] x) => (float[k] y) { keep = Cast <to = 9> (x)  y = Compress (x, keep) }""")
+    a = lg.input("a", lg.float32, ["n"])
+    b = lg.input("b", lg.float32, ["m"], anchor=a)
+    first, second = lg.inline(model, x=a)["y"], lg.inline(model, x=b)["y"]
+    assert first.shape != second.shape
+    joined = lg.concat([first, second], 0)
+    found = lg.realize(joined, {"a": np.array([0, 1, 2], np.float32), "b": np.array([3, 0], np.float32)})
+    assert found.tolist() == [1, 2, 3]
+
+
+def test_sizes_that_the_file_took_for_equal_cannot_become_different_ones() -> None:
+    model = text("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[N, 4] x, float[M, 4] z) => (float[N, 4] y) { y = Add (x, z) }""")
+    assert model.equal_sizes == [("M", "N")]
+    a = lg.input("a", lg.float32, [3, 4])
+    with pytest.raises(lg.ShapeError, match=r"(?s)sizes 3 and 2 meet.*test_inlining\.py:"):
+        lg.inline(model, x=a, z=lg.input("b", lg.float32, [2, 4], anchor=a))
+    with pytest.raises(lg.ShapeError, match="sizes 3 and 2 meet"):
+        model.with_sizes({"N": 3, "M": 2})
+    assert model.with_sizes({"N": 3}).outputs["y"].shape == (3, 4)
+
+
+def test_a_call_that_loading_passed_over_is_passed_over_again() -> None:
+    """A branch that does not fit is one that is never taken: sizes elsewhere are no reason to refuse it now."""
+    model = text("""<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 4] x, bool[] flag) => (float[n, 4] y) {
+          y = If (flag) <
+            then_branch = a () => (float[p, 4] t) { t = Relu (x) },
+            else_branch = b () => (float[q, 4] e)
+            <int64[1] axes = {5}> { h = Squeeze (x, axes)  e = Identity (h) }>
+        }""")
+    assert model.notes
+    a = lg.input("a", lg.float32, ["k", 4])
+    y = lg.inline(model, x=a, flag=lg.input("flag", lg.bool_, [], anchor=a))["y"]
+    assert [node.op_type for node in lg.to_onnx({"y": y}, target=None).graph.node] == ["If"]
