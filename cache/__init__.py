@@ -1,11 +1,13 @@
 """What a decoder remembers, as tensors of the graph."""
 
 from lazygraph.cache.batch import BatchCache
+from lazygraph.cache.codes import Code
 from lazygraph.cache.kv import KvCache
 from lazygraph.cache.latent import LatentCache
 from lazygraph.cache.layered import LayeredCache
 from lazygraph.cache.layout import CacheLayout
 from lazygraph.cache.parts import Once, Rows, State
+from lazygraph.cache.quantised import QuantisedCache
 from lazygraph.cache.reading import CacheStep
 from lazygraph.memory import Lowering
 
@@ -13,11 +15,13 @@ __all__ = [
     "BatchCache",
     "CacheLayout",
     "CacheStep",
+    "Code",
     "KvCache",
     "LatentCache",
     "LayeredCache",
     "Lowering",
     "Once",
+    "QuantisedCache",
     "Rows",
     "State",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from lazygraph import dims, nn, ops
-from lazygraph.cache.fitting import listed
+from lazygraph.cache.fitting import cast_to_slots, listed
 from lazygraph.cache.latent import LatentCache
 from lazygraph.cache.layout import layout
 from lazygraph.cache.reading import CacheStep, Mix
@@ -69,7 +69,7 @@ class BatchCache(LatentCache):
         n_layers: int,
         max_seq_len: int,
         slot_trailing: Sequence[Sequence[int]],
-        dtype: DTypeLike = float32,
+        dtype: DTypeLike | Sequence[DTypeLike] = float32,
         position: str = "past_len",
         *,
         new: str = "new_len",
@@ -86,7 +86,7 @@ class BatchCache(LatentCache):
             n_layers: Layers.
             max_seq_len: Capacity in rows, of each text.
             slot_trailing: Per slot, the sizes of one row.
-            dtype: Element type.
+            dtype: Element type, or one per slot.
             position: Name of the input that holds the rows that count already, per text.
             new: Name of the input that holds how many of a text's tokens are no padding.
             slot_names: Per slot, its name in files.
@@ -113,8 +113,8 @@ class BatchCache(LatentCache):
         rows = capacity if lowering == "buffer" else graph.size(dims.size("rows", 1, capacity))
         buffers = tuple(
             tuple(
-                graph.input(f"past.{layer}.{name}", declared.dtype, (batch, rows, *sizes))
-                for name, sizes in zip(declared.slot_names, declared.trailing, strict=True)
+                graph.input(f"past.{layer}.{name}", kept, (batch, rows, *sizes))
+                for name, kept, sizes in zip(declared.slot_names, declared.dtypes, declared.trailing, strict=True)
             )
             for layer in range(declared.n_layers)
         )
@@ -216,8 +216,7 @@ class BatchCache(LatentCache):
             CacheError: As for :meth:`append`.
         """
         given = listed(self, self.layout, layer, slots)
-        kept = [rows.astype(self.layout.dtype) if isinstance(rows, Tensor) else rows for rows in given]
-        after = self.append(layer, kept)
+        after = self.append(layer, cast_to_slots(self.layout, given))
         return mix([after._counting(layer, slot, new) for slot, new in enumerate(given)], step.masks[layer]), after
 
     def _counting(self, layer: int, slot: int, like: Tensor) -> Tensor:
@@ -226,6 +225,8 @@ class BatchCache(LatentCache):
         counting = ops.unsqueeze(ops.arange(0, buffer.shape[1], anchor=buffer), 0) < ops.unsqueeze(
             places.past + places.new, 1
         )  # (batch, rows)
+        if not buffer.dtype.is_float:  # any whole number times a zero is zero
+            return buffer
         shaped = ops.unsqueeze(counting, list(range(2, len(buffer.shape)))) if len(buffer.shape) > 2 else counting
         return ops.where(shaped, buffer.astype(like.dtype), ops.constant(0.0, dtype=like.dtype, anchor=buffer))
 

@@ -42,6 +42,13 @@ def listed(cache: object, declared: CacheLayout, layer: int, slots: Any) -> tupl
     return tuple(slots)
 
 
+def cast_to_slots(declared: CacheLayout, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return new rows in the types that their slots keep; what does not fit the slots is left to the checks."""
+    if len(given) != declared.n_slots or not all(isinstance(rows, Tensor) for rows in given):
+        return given
+    return tuple(rows.astype(kept) for rows, kept in zip(given, declared.dtypes, strict=True))
+
+
 def rows_given(cache: object, declared: CacheLayout, graph: Graph, layer: int, given: tuple[Tensor, ...]) -> Size:
     """Return how many rows the tensors of an append bring, each fitting its slot. The order is the contract's.
 
@@ -89,15 +96,15 @@ def rows_given(cache: object, declared: CacheLayout, graph: Graph, layer: int, g
                 got=shape[0],
             )
     for slot, tensor in enumerate(given):
-        if tensor.dtype is not declared.dtype:
+        if tensor.dtype is not (wanted := declared.dtypes[slot]):
             raise SlotDTypeError(
-                f"slot {slot} is {tensor.dtype}, the cache {declared.dtype}",
+                f"slot {slot} is {tensor.dtype}, the cache {wanted}",
                 op="append",
                 operands={declared.slot_names[slot]: describe(tensor)},
-                expected=str(declared.dtype),
+                expected=str(wanted),
                 layer=layer,
                 slot=slot,
-                wanted=declared.dtype,
+                wanted=wanted,
                 got=tensor.dtype,
             )
     for slot, tensor in enumerate(given):
@@ -235,13 +242,13 @@ def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any) -> Buffers:
                     got=shape,
                     **facts,
                 )
-            if tensor.dtype is not declared.dtype:
+            if tensor.dtype is not declared.dtypes[slot]:
                 raise SlotDTypeError(
                     f"buffer {layer}.{slot} is {tensor.dtype}",
                     op="LatentCache",
                     operands=shown,
-                    expected=str(declared.dtype),
-                    wanted=declared.dtype,
+                    expected=str(declared.dtypes[slot]),
+                    wanted=declared.dtypes[slot],
                     got=tensor.dtype,
                     **facts,
                 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 from lazygraph import dims, nn, ops
-from lazygraph.cache.fitting import buffers_given, check_room, check_step, listed, rows_given
+from lazygraph.cache.fitting import buffers_given, cast_to_slots, check_room, check_step, listed, rows_given
 from lazygraph.cache.layout import CacheLayout, layout
 from lazygraph.cache.reading import CacheStep, Mix
 from lazygraph.cache.state import State, graph_of, row_index, zeros
@@ -36,7 +36,7 @@ class LatentCache:
         n_layers: Layers, at least 1.
         max_seq_len: Capacity in rows (tokens), at least 1.
         slot_trailing: Per slot, the sizes of one row; an empty list is a row of one number.
-        dtype: float32, float64, float16, bfloat16, int8, uint8 or an fp8 type.
+        dtype: float32, float64, float16, bfloat16, int8, uint8 or an fp8 type; or a list, one per slot.
         position: Rows that count already.
         buffers: ``[layer][slot]`` tensors to continue from; zeros (a few bytes in a file) when left out.
         slot_names: Per slot, its name in files.
@@ -52,7 +52,7 @@ class LatentCache:
         n_layers: int,
         max_seq_len: int,
         slot_trailing: Sequence[Sequence[int]],
-        dtype: DTypeLike = float32,
+        dtype: DTypeLike | Sequence[DTypeLike] = float32,
         *,
         position: int = 0,
         buffers: Sequence[Sequence[Tensor]] | None = None,
@@ -79,7 +79,7 @@ class LatentCache:
         n_layers: int,
         max_seq_len: int,
         slot_trailing: Sequence[Sequence[int]],
-        dtype: DTypeLike = float32,
+        dtype: DTypeLike | Sequence[DTypeLike] = float32,
         position: str = "past_len",
         *,
         slot_names: Sequence[str] | None = None,
@@ -95,7 +95,7 @@ class LatentCache:
             n_layers: Layers.
             max_seq_len: Capacity in rows.
             slot_trailing: Per slot, the sizes of one row.
-            dtype: Element type.
+            dtype: Element type, or one per slot.
             position: Name of the input that holds the rows that count already.
             slot_names: Per slot, its name in files.
             lowering: ``buffer`` binds whole buffers ``[max_seq_len, ...]`` and slices the rows that count; ``view``
@@ -109,8 +109,8 @@ class LatentCache:
         rows = declared.max_seq_len if lowering == "buffer" else graph.size(dims.size("rows", 1, declared.max_seq_len))
         buffers = tuple(
             tuple(
-                graph.input(f"past.{layer}.{name}", declared.dtype, (rows, *sizes))
-                for name, sizes in zip(declared.slot_names, declared.trailing, strict=True)
+                graph.input(f"past.{layer}.{name}", kept, (rows, *sizes))
+                for name, kept, sizes in zip(declared.slot_names, declared.dtypes, declared.trailing, strict=True)
             )
             for layer in range(declared.n_layers)
         )
@@ -283,8 +283,7 @@ class LatentCache:
             CacheError: As for :meth:`append`.
         """
         given = listed(self, self.layout, layer, slots)
-        kept = [rows.astype(self.layout.dtype) if isinstance(rows, Tensor) else rows for rows in given]
-        after = self.append(layer, kept)
+        after = self.append(layer, cast_to_slots(self.layout, given))
         rows = [after.slot(layer, slot, include_pending=True).astype(tensor.dtype) for slot, tensor in enumerate(given)]
         return mix(rows, step.masks[layer]), after
 

@@ -34,15 +34,20 @@ class CacheLayout:
         n_layers: Layers, each with the same slots.
         max_seq_len: Capacity of every slot, in rows (tokens).
         trailing: Per slot, the sizes of one row; ``()`` is a row of one number.
-        dtype: Element type of every slot.
+        dtypes: Per slot, its element type.
         slot_names: Per slot, its name in files.
     """
 
     n_layers: int
     max_seq_len: int
     trailing: tuple[tuple[int, ...], ...]
-    dtype: DType
+    dtypes: tuple[DType, ...]
     slot_names: tuple[str, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the slots, or of the first where they differ."""
+        return self.dtypes[0]
 
     @property
     def n_slots(self) -> int:
@@ -57,7 +62,8 @@ class CacheLayout:
     @property
     def bytes_per_token(self) -> int:
         """Bytes that one token takes over all layers."""
-        return self.n_layers * self.dtype.nbytes(self.numbers_per_token)
+        rows = zip(self.dtypes, self.trailing, strict=True)
+        return self.n_layers * sum(dtype.nbytes(prod(sizes)) for dtype, sizes in rows)
 
     @property
     def nbytes(self) -> int:
@@ -66,11 +72,11 @@ class CacheLayout:
 
     def memory(self) -> tuple[Memory, ...]:
         """Return every slot of every layer as whoever runs the graph must know it."""
-        kept, rows = self.dtype.name, self.max_seq_len
+        rows = self.max_seq_len
         return tuple(
-            Memory(f"past.{layer}.{name}", f"present.{layer}.{name}", layer, name, "rows", kept, sizes, rows)
+            Memory(f"past.{layer}.{name}", f"present.{layer}.{name}", layer, name, "rows", dtype.name, sizes, rows)
             for layer in range(self.n_layers)
-            for name, sizes in zip(self.slot_names, self.trailing, strict=True)
+            for name, dtype, sizes in zip(self.slot_names, self.dtypes, self.trailing, strict=True)
         )
 
     def check_layer(self, op: str, layer: int) -> int:
@@ -114,14 +120,14 @@ def layout(
     n_layers: int,
     max_seq_len: int,
     slot_trailing: Sequence[Sequence[int]],
-    dtype: DTypeLike,
+    dtype: DTypeLike | Sequence[DTypeLike],
     slot_names: Sequence[str] | None = None,
 ) -> CacheLayout:
-    """Return a checked declaration.
+    """Return a checked declaration; ``dtype`` is one for all slots, or a list with one per slot.
 
     Raises:
         CacheError: Fewer than one layer or row.
-        SlotCountError: No slot, or not one name per slot.
+        SlotCountError: No slot, or not one name or element type per slot.
         SlotShapeError: A trailing size is not an int of at least 1.
         DTypeError: An element type that no cache keeps.
     """
@@ -140,9 +146,19 @@ def layout(
             wanted=len(trailing),
             got=len(names),
         )
-    kept = as_dtype(dtype)
-    if kept.name not in _DTYPES:
-        raise DTypeError(f"a cache of {kept}", op="LatentCache", expected="one of " + ", ".join(_DTYPES))
+    each: list[Any] = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(trailing)
+    if len(each) != len(trailing):
+        raise SlotCountError(
+            f"{len(each)} element types for {len(trailing)} slots",
+            op="LatentCache",
+            expected="one element type, or one per slot",
+            wanted=len(trailing),
+            got=len(each),
+        )
+    kept = tuple(as_dtype(one) for one in each)
+    for one in kept:
+        if one.name not in _DTYPES:
+            raise DTypeError(f"a cache of {one}", op="LatentCache", expected="one of " + ", ".join(_DTYPES))
     return CacheLayout(layers, capacity, trailing, kept, names)
 
 

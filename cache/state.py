@@ -62,8 +62,6 @@ def row_index(state: State, count: Size) -> Tensor:
 
 def zeros(graph: Graph, declared: CacheLayout) -> Buffers:
     """Return zero buffers, one tensor per distinct slot shape: buffers are values, so layers can share it."""
-    made = {
-        sizes: ops.zeros([declared.max_seq_len, *sizes], declared.dtype, graph)
-        for sizes in dict.fromkeys(declared.trailing)
-    }
-    return (tuple(made[sizes] for sizes in declared.trailing),) * declared.n_layers
+    slots = list(zip(declared.trailing, declared.dtypes, strict=True))
+    made = {slot: ops.zeros([declared.max_seq_len, *slot[0]], slot[1], graph) for slot in slots}
+    return (tuple(made[slot] for slot in slots),) * declared.n_layers

@@ -67,7 +67,17 @@ from lazygraph.tensor import Graph, Tensor
 
 if TYPE_CHECKING:
     from lazygraph import nn
-    from lazygraph.cache import BatchCache, KvCache, LatentCache, LayeredCache, Once, Rows, State
+    from lazygraph.cache import (
+        BatchCache,
+        Code,
+        KvCache,
+        LatentCache,
+        LayeredCache,
+        Once,
+        QuantisedCache,
+        Rows,
+        State,
+    )
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
     from lazygraph.export import Decoder, load, save, save_all, shared_memory_faults, to_onnx
@@ -83,6 +93,7 @@ __all__ = [
     "CacheLayerError",
     "CacheOverflowError",
     "CacheStepError",
+    "Code",
     "DType",
     "DTypeError",
     "Decoder",
@@ -100,6 +111,7 @@ __all__ = [
     "Loaded",
     "Once",
     "OperandError",
+    "QuantisedCache",
     "Rows",
     "SeqLenMismatchError",
     "ShapeError",
@@ -161,6 +173,8 @@ __all__ += ops.__all__
 # What needs more than numpy, or is not always needed, is handed on when first asked for.
 _LATER = {
     "BatchCache": "lazygraph.cache",
+    "Code": "lazygraph.cache",
+    "QuantisedCache": "lazygraph.cache",
     "Decoder": "lazygraph.export.decoder",
     "KvCache": "lazygraph.cache",
     "LatentCache": "lazygraph.cache",

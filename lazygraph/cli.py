@@ -86,6 +86,11 @@ def _parser() -> argparse.ArgumentParser:
         help="how latent attention computes; auto (default) chooses by the number of new tokens on each run",
     )
     export.add_argument("--portable", action="store_true", help="ai.onnx operators only, none of onnxruntime's own")
+    export.add_argument(
+        "--cache-dtype",
+        choices=[*kinds, "int8", "fp8"],
+        help="what the cache is kept in, int8 and fp8 with a scale per row; as --store if left out",
+    )
     export.add_argument("--batch", action="store_true", help="run several texts at once, each at its own position")
     export.add_argument(
         "--ignore-key",

@@ -33,6 +33,7 @@ def export(options: argparse.Namespace) -> int:
             mla=options.mla,
             portable=options.portable,
             batch=options.batch,
+            cache_dtype=options.cache_dtype,
             ignore_keys=options.ignore_key,
             warn=notes.append,
             progress=bars.update,

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from lazygraph.dtypes import bfloat16, dtype_of_onnx, float16, float32
+from lazygraph.cache import Code
+from lazygraph.dtypes import DType, bfloat16, dtype_of_onnx, float16, float32
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export.alias import shared_memory_faults
 from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
@@ -46,6 +47,7 @@ def convert(
     mla: Literal["absorbed", "expanded", "auto"] = "auto",
     portable: bool = False,
     batch: bool = False,
+    cache_dtype: Literal["fp32", "fp16", "bf16", "int8", "fp8"] | None = None,
     ignore_keys: Collection[str] = (),
     warn: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -65,6 +67,8 @@ def convert(
         mla: How latent attention computes: absorbed, expanded, or both, chosen by the number of new tokens on each run.
         portable: Use ai.onnx operators only, none of onnxruntime's own (they are faster).
         batch: Run several texts at once, each with a position of its own, padded on the left.
+        cache_dtype: What rows of the cache are kept in; ``int8`` and ``fp8`` with a scale per row. As ``store`` when
+            left out.
         ignore_keys: Config keys that the caller vouches for.
         warn: Called with what the user should know.
         progress: Called with what is going on, bytes done, and bytes in all.
@@ -92,7 +96,7 @@ def convert(
     if capacity > limit:
         say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
 
-    options = BuildOptions(capacity, mla, portable, kinds, batch)
+    options = BuildOptions(capacity, mla, portable, kinds, batch, _kept(cache_dtype))
     weights = WeightsUse(readable(checkpoint.weights, config))
     graph = model_module(config.model_type).build(config, weights, options)
     config.finish()
@@ -132,6 +136,17 @@ def _precision(precision: str, store: str, provider: str, say: Callable[[str], N
         compute = float32
         say("onnxruntime's CPU provider does not compute in bfloat16: weights and cache keep it, arithmetic is float32")
     return Precision(compute, _KINDS[store])
+
+
+def _kept(name: str | None) -> DType | Code | None:
+    """Return what the rows of a cache are kept in; None for as weights are."""
+    if name is None or name in _KINDS:
+        return None if name is None else _KINDS[name]
+    if name not in ("int8", "fp8"):
+        raise OperandError(
+            f"cache_dtype is {name!r}", op="export", expected="one of " + ", ".join([*_KINDS, "int8", "fp8"])
+        )
+    return Code("int8" if name == "int8" else "fp8")
 
 
 def model_module(model_type: str) -> ModuleType:

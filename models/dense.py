@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lazygraph import nn, ops
-from lazygraph.cache import CacheStep, LatentCache
+from lazygraph.cache import CacheStep
 from lazygraph.errors import WeightsError
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.config import Config
@@ -16,7 +16,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
-from lazygraph.models.step import rotation, tokens_and_cache, wanted_rows
+from lazygraph.models.step import Cache, rotation, tokens_and_cache, wanted_rows
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -186,8 +186,8 @@ class Step:
 
 
 def _attention(
-    model: DenseDecoder, parameters: Parameters, layer: int, x: Tensor, cache: LatentCache, step: Step
-) -> tuple[Tensor, LatentCache]:
+    model: DenseDecoder, parameters: Parameters, layer: int, x: Tensor, cache: Cache, step: Step
+) -> tuple[Tensor, Cache]:
     """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
     attn = f"{prefix}.self_attn"

@@ -17,14 +17,14 @@ import numpy as np
 
 from lazygraph import latent, nn, ops
 from lazygraph.attending import Rows
-from lazygraph.cache import CacheStep, LatentCache
+from lazygraph.cache import CacheStep, Code
 from lazygraph.models.checkpoint import WeightsUse
 from lazygraph.models.experts import Routing, shared_and_routed
 from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Numbers, Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope
-from lazygraph.models.step import rotation, tokens_and_cache, wanted_rows
+from lazygraph.models.step import Cache, rotation, tokens_and_cache, wanted_rows
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -122,7 +122,8 @@ def decoder_graph(model: LatentDecoder, weights: WeightsUse, options: BuildOptio
         logits, note = head(parameters, wanted_rows(x, ids, logits_from), table, model.eps, model.tied)
     expanded = model.n_heads * (model.nope + model.rope_dim + model.v)
     kept = model.kv_rank + model.rope_dim
-    held = [f"{count:,} ({precision.stored.nbytes(count):,} bytes)" for count in (kept, expanded)]
+    of = options.kept.dtype if isinstance(options.kept, Code) else options.kept
+    held = [f"{count:,} ({of.nbytes(count):,} bytes)" for count in (kept, expanded)]
     size_note = f"numbers in the cache per token and layer: {held[0]}; expanded it would be {held[1]}"
     return DecoderGraph(
         logits, cache.advance_by("n"), model.vocab_size, model.max_position, (note, size_note), options.batch
@@ -151,8 +152,8 @@ class Step:
 
 
 def _attention(
-    model: LatentDecoder, parameters: Parameters, layer: int, x: Tensor, cache: LatentCache, step: Step
-) -> tuple[Tensor, LatentCache]:
+    model: LatentDecoder, parameters: Parameters, layer: int, x: Tensor, cache: Cache, step: Step
+) -> tuple[Tensor, Cache]:
     """Return ``x``, ``(n, hidden)``, with one layer's attention added, and the cache with its new rows."""
     prefix = f"model.layers.{layer}"
     attn = f"{prefix}.self_attn"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lazygraph.cache import LatentCache
+from lazygraph.cache import Code, LatentCache, QuantisedCache
 from lazygraph.dtypes import DType, float32
 from lazygraph.tensor import Tensor
 
@@ -34,6 +34,7 @@ class BuildOptions:
         portable: Use ai.onnx operators only, none of onnxruntime's own.
         precision: Element types.
         batch: Run several texts at once, each with a position of its own.
+        cache_dtype: What rows of the cache are kept in: an element type, or a code; as weights when None.
     """
 
     max_seq_len: int
@@ -41,6 +42,12 @@ class BuildOptions:
     portable: bool = False
     precision: Precision = Precision()
     batch: bool = False
+    cache_dtype: DType | Code | None = None
+
+    @property
+    def kept(self) -> DType | Code:
+        """What rows of the cache are kept in."""
+        return self.cache_dtype or self.precision.stored
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class DecoderGraph:
     """
 
     logits: Tensor
-    cache: LatentCache
+    cache: LatentCache | QuantisedCache
     vocab_size: int
     max_position: int
     notes: tuple[str, ...] = field(default=())

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from lazygraph import nn, ops
-from lazygraph.cache import BatchCache, CacheStep, LatentCache
+from lazygraph.cache import BatchCache, CacheStep, Code, LatentCache, QuantisedCache
 from lazygraph.dims import size
 from lazygraph.dtypes import DType, int64
 from lazygraph.models.program import BuildOptions
 from lazygraph.models.rope import Rope
 from lazygraph.tensor import Tensor
 
+# What a model's layers know of it: attend, and no more.
+Cache: TypeAlias = "LatentCache | QuantisedCache"
+
 
 def tokens_and_cache(
     n_layers: int, slots: Mapping[str, Sequence[int]], options: BuildOptions
-) -> tuple[Tensor, Tensor, LatentCache]:
+) -> tuple[Tensor, Tensor, Cache]:
     """Return the step's token ids as the graph takes them, the same one after another, and the cache before the step.
 
     Args:
@@ -26,15 +30,18 @@ def tokens_and_cache(
     Returns:
         ``input_ids``, ``int64 (tokens,)`` and the cache.
     """
-    capacity, kept = options.max_seq_len, options.precision.stored
-    n, trailing = size("n", min=1, max=capacity), list(slots.values())
+    capacity, kept = options.max_seq_len, options.kept
+    code = kept if isinstance(kept, Code) else None
+    rows, dtypes = code.slots(slots) if code else (slots, [kept] * len(slots))
+    n, trailing, names = size("n", min=1, max=capacity), list(rows.values()), list(rows)
     if options.batch:
         ids = ops.input("input_ids", int64, [size("batch", min=1), n])
-        batch = BatchCache.inputs(ids, n_layers, capacity, trailing, kept, slot_names=list(slots))
-        return ids, ops.reshape(ids, [-1]), batch
-    ids = ops.input("input_ids", int64, [n])
-    cache = LatentCache.inputs(ids, n_layers, capacity, trailing, kept, slot_names=list(slots), lowering="view")
-    return ids, ids, cache
+        tokens = ops.reshape(ids, [-1])
+        cache: LatentCache = BatchCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names)
+    else:
+        ids = tokens = ops.input("input_ids", int64, [n])
+        cache = LatentCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names, lowering="view")
+    return ids, tokens, QuantisedCache(cache, code) if code else cache
 
 
 def wanted_rows(x: Tensor, ids: Tensor, logits_from: Tensor) -> Tensor:
