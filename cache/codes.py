@@ -81,7 +81,7 @@ class Code:
         if self.name == "int8":  # one node that reads each byte once: a Cast and a Mul take three times as long
             rows = ops.dequantize_linear(flat, each, axis=0)
         else:
-            table = codes.const(FP8_NUMBERS, "float8_e4m3fn.numbers")
+            table = codes.const(FP8_NUMBERS)
             numbers = ops.gather(table, flat.astype(int32))
             rows = numbers * (ops.unsqueeze(each, list(range(1, len(flat.shape)))) if len(flat.shape) > 1 else each)
         return (rows if lead == 1 else ops.reshape(rows, list(shape))).astype(dtype)

@@ -8,6 +8,7 @@ from typing import Self
 from lazygraph.attending import Rows, parts
 from lazygraph.cache.codes import Code
 from lazygraph.cache.latent import LatentCache
+from lazygraph.cache.layout import CacheLayout
 from lazygraph.cache.reading import CacheStep, Mix
 from lazygraph.dims import Size, SizeLike
 from lazygraph.errors import CacheLayerError, SlotCountError, SlotShapeError
@@ -58,6 +59,11 @@ class QuantisedCache:
     def code(self) -> Code:
         """How numbers are kept."""
         return self._code
+
+    @property
+    def layout(self) -> CacheLayout:
+        """The declaration of codes and scales: layers, capacity, slots, types, bytes."""
+        return self._kept.layout
 
     @property
     def n_layers(self) -> int:

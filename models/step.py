@@ -32,8 +32,10 @@ def tokens_and_cache(
     """
     capacity, kept = options.max_seq_len, options.kept
     code = kept if isinstance(kept, Code) else None
-    rows, dtypes = code.slots(slots) if code else (slots, [kept] * len(slots))
-    n, trailing, names = size("n", min=1, max=capacity), list(rows.values()), list(rows)
+    dtypes = [kept] * len(slots) if isinstance(kept, DType) else []
+    if code:
+        slots, dtypes = code.slots(slots)
+    n, trailing, names = size("n", min=1, max=capacity), list(slots.values()), list(slots)
     if options.batch:
         ids = ops.input("input_ids", int64, [size("batch", min=1), n])
         tokens = ops.reshape(ids, [-1])
