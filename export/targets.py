@@ -13,7 +13,7 @@ from lazygraph.export import kernels, versions
 from lazygraph.export.kernels import LETTERS, Kernel
 from lazygraph.ops.contrib import contrib_names, contrib_schema
 from lazygraph.ops.microsoft import DOMAIN as MICROSOFT
-from lazygraph.tensor import Node, Tensor, describe
+from lazygraph.tensor import Constant, Node, Tensor, describe
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
@@ -61,9 +61,20 @@ def _batch_first(node: Node) -> bool:
     return bool(node.attrs.get("layout"))
 
 
+def _after_relu(node: Node) -> bool:
+    """Return whether it is a Clip that onnxruntime tries to join with the Relu before it, and fails to."""
+    x, low = ([*node.inputs, None][place] for place in (0, 1))
+    before = None if x is None else x.origin
+    joined = isinstance(before, Node) and before.op == "Relu" and not before.domain
+    if not joined or x is None or low is None or not isinstance(low.origin, Constant):
+        return False
+    return x.dtype.name not in ("float32", "float16", "bfloat16")
+
+
 # Calls that a CPU kernel is registered for and refuses when it is made or run.
 _LIMITS: dict[tuple[str, str], Callable[[Node], bool]] = {
     ("", "Attention"): _short_mask,
+    ("", "Clip"): _after_relu,
     ("", "ConvInteger"): _zero_point_per_filter,
     ("", "GRU"): _batch_first,
     ("", "LSTM"): _batch_first,

@@ -172,3 +172,16 @@ def test_fault_stft_bins_are_inferred_wrongly() -> None:
     x = lg.input("x", F32, [1, 32, 1])
     y = x.graph.emit("STFT", (x, x.const(4), None, x.const(8)), {}, [(F32, real)])[0]
     assert open_session(to_onnx(y)).run(None, {"x": np.ones((1, 32, 1), np.float32)})[0].shape == real
+
+
+def test_integers_from_a_relu_into_a_clip_are_refused_for_cpu_as_onnxruntime_cannot_join_them() -> None:
+    x = lg.input("x", lg.int64, ["n"])
+    raw = lg.op.Clip(lg.op.Relu(x), 0, 3)
+    with pytest.raises(lg.UnsupportedError, match="clip: onnxruntime's CPUExecutionProvider cannot run it"):
+        lg.to_onnx(raw, target="cpu")
+    model = lg.to_onnx(raw, target=None)
+    with pytest.raises(Exception, match="Unexpected data type for Clip"):  # the fault itself, should it be mended
+        open_session(model, severity=4)
+    floats = lg.input("f", lg.float32, ["n"], anchor=x)
+    assert lg.realize(lg.clip(lg.relu(floats), 0.0, 3.0), {"f": [-1.0, 5.0]}).tolist() == [0, 3]
+    assert lg.realize(lg.clip(lg.relu(x), 0, 3), {"x": [-1, 5]}).tolist() == [0, 3]
