@@ -269,6 +269,8 @@ def attribute(node: Node, name: str, value: Any) -> AttributeProto:
         return AttributeProto(name=name, type=AttributeProto.INT, i=int(value))
     if isinstance(value, (float, np.floating)):
         return AttributeProto(name=name, type=AttributeProto.FLOAT, f=float(value))
+    if isinstance(value, DType) and name == "type":  # Optional's: a type as it stands
+        return AttributeProto(name=name, type=AttributeProto.TYPE_PROTO, tp=type_of(value, None))
     if isinstance(value, DType):
         return AttributeProto(name=name, type=AttributeProto.INT, i=value.onnx)
     if isinstance(value, (str, bytes)):

@@ -134,6 +134,14 @@ class Graph:
         self._names.add(name)
         return tensor
 
+    def names(self) -> tuple[dict[str, Tensor], set[str]]:
+        """Return the inputs and the names taken now, for :meth:`forget_since`."""
+        return dict(self.inputs), set(self._names)
+
+    def forget_since(self, before: tuple[dict[str, Tensor], set[str]]) -> None:
+        """Give the names up that were taken since, so that a part of a program can be built once more."""
+        self.inputs, self._names = dict(before[0]), set(before[1])
+
     def free_name(self, wanted: str) -> str:
         """Return a name that no input or constant has: the wanted one, or with a number behind it."""
         name, count = wanted, 0

@@ -41,7 +41,7 @@ from lazygraph.ops.attending import (
     attention,
     attention_with_past,
 )
-from lazygraph.ops.control import cond, scan
+from lazygraph.ops.control import cond, sequence_map
 from lazygraph.ops.create import (
     arange,
     constant,
@@ -139,6 +139,7 @@ from lazygraph.ops.logic import (
     not_equal,
     where,
 )
+from lazygraph.ops.looping import loop, scan
 from lazygraph.ops.neural import (
     batch_normalization,
     dropout,
@@ -329,6 +330,7 @@ __all__ = [
     "linspace",
     "log",
     "log_softmax",
+    "loop",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -388,6 +390,7 @@ __all__ = [
     "scatter_nd",
     "scatter_rows",
     "selu",
+    "sequence_map",
     "shape",
     "sigmoid",
     "sign",

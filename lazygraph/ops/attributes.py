@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +37,13 @@ def default_of(attribute: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def attributes_of(schema: OpSchema, given: dict[str, Any]) -> Attrs:
+def attributes_of(schema: OpSchema, given: dict[str, Any], functions: Container[str] = ()) -> Attrs:
     """Return the attributes of a call in the kinds that the schema asks for; those at their default left out.
+
+    Args:
+        schema: The operator.
+        given: The attributes that are values.
+        functions: The names of those that are parts of the program, given elsewhere.
 
     Raises:
         OperandError: One is unknown, missing, or of another kind.
@@ -58,13 +63,11 @@ def attributes_of(schema: OpSchema, given: dict[str, Any]) -> Attrs:
         if value is not None:
             attrs[name] = _attribute(schema, name, kind_of(attribute), value)
     for name, attribute in schema.attributes.items():
-        if attribute.required and kind_of(attribute) == "GRAPH":
-            raise UnsupportedError(f"{name} is a subgraph", op=schema.name, expected="attributes that are values")
-        if attribute.required and name not in attrs:
+        if attribute.required and name not in attrs and name not in functions:
             raise OperandError(
                 f"attribute {name!r} is missing",
                 op=schema.name,
-                expected=f"{name}, {_KINDS.get(kind_of(attribute), '')}",
+                expected=f"{name}, {_KINDS.get(kind_of(attribute), 'a function of tensors')}",
             )
         if not attribute.required and name in attrs and _is(attrs[name], default_of(attribute)):
             del attrs[name]  # said or not, it means the same
@@ -97,6 +100,8 @@ def _attribute(schema: OpSchema, name: str, kind: str, value: Any) -> Any:
         OperandError: It is of another kind.
         UnsupportedError: The attribute is a subgraph, or another kind that Python values cannot be.
     """
+    if kind == "TYPE_PROTO":
+        return as_dtype(value)
     if kind not in _KINDS:
         raise UnsupportedError(f"{name} is of kind {kind}", op=schema.name, expected="attributes that are values")
     many = kind.endswith("S")

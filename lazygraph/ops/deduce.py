@@ -11,6 +11,7 @@ from lazygraph.dims import Size
 from lazygraph.dtypes import DType, bool_, int64, sequence_of, untold
 from lazygraph.errors import LazyGraphError, OperandError, UnsupportedError
 from lazygraph.ops.attributes import attributes_of, default_of
+from lazygraph.ops.bodies import common, loop_results, scan_results
 from lazygraph.ops.checks import meet
 from lazygraph.ops.contrib import contrib_names, contrib_schema
 from lazygraph.ops.core import Attrs, Inputs, Results, rule_of
@@ -164,49 +165,16 @@ def _of_bodies(
     outputs = bodies[0].outputs
     if op == "If" and len(bodies) == 2:
         pairs = zip(outputs, bodies[1].outputs, strict=False)
-        return [(a.dtype, _common(graph, a.known_shape, b.known_shape)) for a, b in pairs]
+        return [(a.dtype, common(graph, a.known_shape, b.known_shape)) for a, b in pairs]
     if op == "SequenceMap":
         return [(sequence_of(y.dtype), None) for y in outputs]
     if op == "Loop":
-        before, after = inputs[2:], outputs[1:]
-        steps = dims.unknown(f"loop_{graph.next_serial()}")
-        shapes = [
-            _common(graph, None if x is None else x.known_shape, y.known_shape)
-            for x, y in zip(before, after, strict=False)
-        ]
-        shapes += [_stacked(steps, y.known_shape, 0) for y in after[len(before) :]]
-        return [(y.dtype, shape) for y, shape in zip(after, shapes, strict=True)]
+        return loop_results(graph, inputs, bodies[0])
     if op == "Scan":
-        states = len(inputs) - int(attrs.get("num_scan_inputs", 0))
-        over = inputs[states] if 0 <= states < len(inputs) else None
-        along = (attrs.get("scan_input_axes") or [0])[0]
-        shape = None if over is None else over.known_shape
-        known = shape is not None and -len(shape) <= along < len(shape)
-        size = shape[along] if known and shape is not None else dims.unknown(f"scan_{graph.next_serial()}")
-        axes = attrs.get("scan_output_axes") or [0] * len(outputs)
-        stacked = [
-            (y.dtype, _stacked(size, y.known_shape, axis)) for y, axis in zip(outputs[states:], axes, strict=False)
-        ]
-        return [*((y.dtype, y.known_shape) for y in outputs[:states]), *stacked]
+        scanned = int(attrs.get("num_scan_inputs", 0))
+        axes, out_axes = attrs.get("scan_input_axes") or [], attrs.get("scan_output_axes") or []
+        return scan_results(graph, inputs, bodies[0], scanned, axes, out_axes)
     return [(untold, None)] * count
-
-
-def _common(graph: Graph, a: Shape | None, b: Shape | None) -> Shape | None:
-    """Return what two shapes have in common: a size in which they differ is known at run time only."""
-    if a is None or b is None or len(a) != len(b):
-        return None
-    serial = graph.next_serial()
-    return tuple(
-        x if dims.equal(x, y) is True else dims.unknown(f"either_{serial}_{axis}")
-        for axis, (x, y) in enumerate(zip(a, b, strict=True))
-    )
-
-
-def _stacked(steps: Size, shape: Shape | None, axis: int) -> Shape | None:
-    if shape is None:
-        return None
-    place = axis + len(shape) + 1 if axis < 0 else axis
-    return (*shape[:place], steps, *shape[place:])
 
 
 def body_input_types(

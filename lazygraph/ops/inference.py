@@ -77,13 +77,18 @@ def inferred(
 
 
 def _node(schema: OpSchema, inputs: Inputs, attrs: Attrs, outputs: int) -> NodeProto:
-    from onnx import AttributeProto, helper, numpy_helper
+    from onnx import AttributeProto, TypeProto, helper, numpy_helper
 
     proto_attrs: dict[str, Any] = {}
     raw: list[AttributeProto] = []
     for name, value in attrs.items():
         if isinstance(value, Raw):
             raw.append(AttributeProto.FromString(value.content))
+            continue
+        if isinstance(value, DType) and name == "type":
+            held = TypeProto()
+            _fill(held, value)
+            raw.append(AttributeProto(name=name, type=AttributeProto.TYPE_PROTO, tp=held))
             continue
         if isinstance(value, list) and not value:
             kind = schema.attributes[name].type

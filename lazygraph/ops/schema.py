@@ -20,6 +20,8 @@ from lazygraph.ops.core import Results, add_node, graph_of, rule_of
 from lazygraph.ops.inference import inferred
 from lazygraph.ops.microsoft import DOMAIN as MICROSOFT
 from lazygraph.ops.signature import check_types, dtype_name, inputs_of, option_of
+from lazygraph.ops.structured import graph_attributes, parts_of
+from lazygraph.origins import Body, Node
 from lazygraph.tensor import Graph, Tensor, same_graph
 
 if TYPE_CHECKING:
@@ -202,27 +204,35 @@ def call_op(
         OperandError: An operand or attribute is missing, superfluous, or of the wrong kind.
         DTypeError: An operand's element type is not among those that the schema allows.
         ShapeError: The operands' shapes do not fit.
-        UnsupportedError: It takes a subgraph, or makes maps.
+        UnsupportedError: It makes maps, or holds parts of the program in a way that is not known here.
     """
     tensors = [value for value in operands if isinstance(value, Tensor)]
     graph = same_graph(name, tensors) if tensors else graph_of(anchor)
     schema = schema_of(name, graph.opset, domain)
     parts = attributes.pop("num_outputs", None) if name == "Split" and "num_outputs" not in schema.attributes else None
+    names = graph_attributes(schema)
+    functions = {part: attributes.pop(part) for part in names if attributes.get(part) is not None}
     inputs = inputs_of(schema, operands, attributes, graph)
-    attrs = attributes_of(schema, attributes)
+    attrs = attributes_of(schema, attributes, functions)
     if not _makes_tensors(schema):
         raise UnsupportedError("it makes maps", op=name, expected="operators on tensors, sequences and optionals")
 
     # A rule knows the newest form; an older one that a fixed opset asks for may have other attributes.
     own = rule_of(name, domain)
     results: Results
-    if own is not None and (not attrs or all(given in schema_of(name, None, domain).attributes for given in attrs)):
+    bodies: tuple[Body, ...] = ()
+    if functions:
+        check_types(schema, inputs)
+        results, bodies = parts_of(schema, graph, inputs, attrs, functions)
+    elif own is not None and (not attrs or all(given in schema_of(name, None, domain).attributes for given in attrs)):
         results = own(name, inputs, attrs if parts is None else {**attrs, "num_outputs": parts})
         check_types(schema, inputs)
     else:
         check_types(schema, inputs)
         results = inferred(schema, inputs, attrs, graph)
     outputs = add_node(graph, name, inputs, attrs, results, domain)
+    if bodies and isinstance(outputs[0].origin, Node):
+        outputs[0].origin.bodies = bodies
     return outputs[0] if is_single(schema) else outputs
 
 

@@ -24,8 +24,8 @@ _HEAD = '''"""What ``lg.op`` takes and gives. Generated: ``python -m lazygraph.o
 
 # ruff: noqa: E501
 # fmt: off
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -43,6 +43,8 @@ _KINDS = {
     "FLOATS": "Sequence[float]",
     "STRINGS": "Sequence[str]",
     "TENSOR": "ArrayLike",
+    "TYPE_PROTO": "DTypeLike",
+    "GRAPH": "Callable[..., Tensor | Sequence[Tensor]]",
 }
 
 
@@ -65,8 +67,7 @@ def _class(name: str, domain: str, fields: list[str]) -> str:
 
 
 def _method(schema: OpSchema) -> str:
-    needs_body = any(a.required and kind_of(a) == "GRAPH" for a in schema.attributes.values())
-    gives = "NoReturn" if needs_body else "Tensor" if is_single(schema) else "tuple[Tensor, ...]"
+    gives = "Tensor" if is_single(schema) else "tuple[Tensor, ...]"
     spec = f"Spec: {schema.domain or 'ai.onnx'}::{schema.name}-{schema.since_version}."
     takes = ", ".join(["self", *_operands(schema), *_attributes(schema)])
     return f'    def {schema.name}({takes}) -> {gives}: """{spec}"""'

@@ -428,7 +428,7 @@ def test_loops_that_do_not_fit_are_refused() -> None:
     z = lg.input("z", F32, [3], anchor=x)
     m = lg.input("m", F32, ["m", 3], anchor=x)
     _refused(lg.OperandError, "nothing to go over", lambda: lg.scan(lambda c: ([c], []), [z], []))
-    _refused(lg.ShapeError, "first sizes differ", lambda: lg.scan(lambda a, b: ([], [a]), [], [x, m]))
+    _refused(lg.ShapeError, "sizes to go along differ: n and m", lambda: lg.scan(lambda a, b: ([], [a]), [], [x, m]))
     one = lg.input("one", F32, [], anchor=x)
     _refused(lg.ShapeError, "no axis to go along", lambda: lg.scan(lambda a: ([], [a]), [], [one]))
     _refused(lg.OperandError, "2 next states for 1", lambda: lg.scan(lambda c, v: ([c, c], []), [z], [x]))
