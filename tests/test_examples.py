@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +31,7 @@ def _run(example: Path, folder: Path) -> list[str]:
 
 
 def test_the_examples_are_there() -> None:
-    assert {"cnn.py", "mla_block.py", "two_projection.py"} <= {example.name for example in EXAMPLES}
+    assert {"cnn.py", "mla_block.py", "streaming.py", "two_projection.py"} <= {example.name for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
@@ -69,3 +71,24 @@ def test_the_classifier_takes_every_image_and_equals_numpy(tmp_path: Path) -> No
         "after stage 1: (batch, 16, height//4, width//4)",
     ]
     assert [float(line.rsplit(" ", 1)[1]) < 1e-6 for line in printed[2:]] == [True, True]
+
+
+def test_the_recogniser_streams_and_equals_numpy(tmp_path: Path) -> None:
+    printed = _run(ROOT / "examples" / "streaming.py", tmp_path)
+    assert printed[0] == "tail: state, 256 bytes, k: rows, 8,192 bytes, v: rows, 8,192 bytes"
+    _in_pieces_as_at_once(printed)
+    model = onnx.load(tmp_path / "made.onnx")
+    weights = {one.name: onnx.numpy_helper.to_array(one).astype(np.float64) for one in model.graph.initializer}
+    session = onnxruntime.InferenceSession(tmp_path / "made.onnx", providers=["CPUExecutionProvider"])
+    frames = np.random.default_rng(7).normal(size=(9, 16)).astype(np.float32)
+    tail, rows = np.zeros((4, 16), np.float32), np.full((64, 4, 8), np.nan, np.float32)
+    feeds = {"frames": frames, "past_len": np.array(0), "past.0.tail": tail, "past.1.k": rows, "past.1.v": rows}
+    words = session.run(["words"], feeds)[0]
+
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([tail, frames]), 5, axis=0)  # (9, 16, 5)
+    y = np.maximum(np.einsum("tbw,hbw->th", windows, weights["conv"]), 0)
+    q, k, v = ((y @ weights[name]).reshape(9, 4, 8) for name in "qkv")
+    scores = np.einsum("ihd,jhd->hij", q, k) / 8**0.5
+    share = np.where(np.tri(9, dtype=bool), np.exp(scores), 0)
+    mixed = np.einsum("hij,jhd->ihd", share / share.sum(-1, keepdims=True), v).reshape(9, 32)
+    np.testing.assert_allclose(words, (y + mixed) @ weights["head"], atol=1e-5)
