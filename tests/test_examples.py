@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from safetensors.numpy import load_file
+
+import lazygraph as lg
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def _run(example: Path, folder: Path) -> list[str]:
+def _run(example: Path, folder: Path, *more: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(example), "made.onnx"],
+        [sys.executable, "-W", "error", str(example), "made.onnx", *more],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -31,7 +35,8 @@ def _run(example: Path, folder: Path) -> list[str]:
 
 
 def test_the_examples_are_there() -> None:
-    assert {"cnn.py", "mla_block.py", "streaming.py", "two_projection.py"} <= {example.name for example in EXAMPLES}
+    expected = {"cnn.py", "greedy_loop.py", "mla_block.py", "streaming.py", "two_projection.py"}
+    assert expected <= {example.name for example in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
@@ -92,3 +97,36 @@ def test_the_recogniser_streams_and_equals_numpy(tmp_path: Path) -> None:
     share = np.where(np.tri(9, dtype=bool), np.exp(scores), 0)
     mixed = np.einsum("hij,jhd->ihd", share / share.sum(-1, keepdims=True), v).reshape(9, 32)
     np.testing.assert_allclose(words, (y + mixed) @ weights["head"], atol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["llama", "deepseek_v2_lite"])
+def test_a_decoder_in_a_loop_generates_what_the_decoder_does(tmp_path: Path, goldens: Path, model: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the goldens have no tokenizer
+        lg.convert(goldens / model, tmp_path / "export", max_seq_len=64)
+    golden = load_file(goldens / model / "golden.safetensors")
+    prompt = golden["prompt"].tolist()
+    shape, printed = _run(ROOT / "examples" / "greedy_loop.py", tmp_path, "export", ",".join(map(str, prompt)))
+    assert shape == "tokens: (steps,)"
+    tokens = [int(token) for token in printed.split()]
+    assert tokens == golden["tokens"][len(prompt) :][:12].tolist()
+
+    decoder, ids, found = lg.Decoder.open(tmp_path / "export"), prompt, []
+    for _ in range(12):
+        ids = [int(decoder.append(ids, logits="last").argmax())]
+        found += ids
+    assert tokens == found
+
+    # One decoder in the file, within the loop, and its weights once, outside.
+    alone, graph = (
+        onnx.load(tmp_path / file, load_external_data=False).graph for file in ("export/model.onnx", "made.onnx")
+    )
+    (loop,) = [node for node in graph.node if node.op_type == "Loop"]
+    body = loop.attribute[0].g
+    assert _writes(graph) == 0
+    assert _writes(body) == _writes(alone) > 0
+    assert not body.initializer
+
+
+def _writes(graph: onnx.GraphProto) -> int:
+    return sum(node.op_type == "ScatterND" for node in graph.node)
