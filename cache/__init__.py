@@ -9,6 +9,7 @@ from lazygraph.cache.layout import CacheLayout
 from lazygraph.cache.parts import Once, Rows, State
 from lazygraph.cache.quantised import QuantisedCache
 from lazygraph.cache.reading import CacheStep
+from lazygraph.cache.rotating import RotatingCache
 from lazygraph.memory import Lowering
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Lowering",
     "Once",
     "QuantisedCache",
+    "RotatingCache",
     "Rows",
     "State",
 ]

@@ -119,7 +119,7 @@ class BatchCache(LatentCache):
             for layer in range(declared.n_layers)
         )
         pending, places = (0,) * declared.n_layers, _places(batch, n, past, count)
-        return cls._of(BatchState(declared, buffers, 0, pending, None, True, lowering, places))
+        return cls._of(BatchState(declared, buffers, 0, pending, (), True, lowering, None, places))
 
     @property
     def current_seq_len(self) -> Size:
@@ -169,12 +169,11 @@ class BatchCache(LatentCache):
             )
         return super().append(layer, slots)
 
-    def _written(self, layer: int, given: Sequence[Tensor], index: Tensor) -> tuple[Tensor, ...]:
-        places = self._state.places
-        real = [ops.gather(rows, places.real, axis=0) for rows in given]
-        return tuple(
-            ops.scatter_nd(old, places.index, new) for old, new in zip(self._state.buffers[layer], real, strict=True)
-        )
+    def _index(self, count: Size) -> tuple[Tensor, ...]:
+        return (self._state.places.index,)
+
+    def _written(self, layer: int, old: Tensor, new: Tensor, index: tuple[Tensor, ...], read: Tensor | None) -> Tensor:
+        return ops.scatter_nd(old, index[0], ops.gather(new, self._state.places.real, axis=0))
 
     def _check_room(self, op: str, layer: int | None, count: Size) -> None:
         state = self._state

@@ -9,6 +9,7 @@ from lazygraph import dims
 from lazygraph.cache.layout import CacheLayout
 from lazygraph.dims import Size
 from lazygraph.errors import (
+    CacheLayerError,
     CacheOverflowError,
     CacheStepError,
     SeqLenMismatchError,
@@ -168,6 +169,39 @@ def check_step(cache: object, pending: tuple[Size, ...], layer: int, count: Size
             )
 
 
+def check_advance(
+    cache: object, declared: CacheLayout, pending: tuple[Size, ...], count: Size, layers: Sequence[int] | None
+) -> None:
+    """Check that every layer, or each of ``layers``, was given exactly ``count`` rows, and the others none.
+
+    Raises:
+        CacheLayerError: No such layer.
+        CacheStepError: Otherwise.
+    """
+    if layers is not None and not isinstance(layers, Iterable):
+        raise CacheLayerError(
+            f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
+        )
+    everyone = range(declared.n_layers)
+    taking_part = everyone if layers is None else {declared.check_layer("advance_by", layer) for layer in layers}
+    for layer in everyone:
+        wanted = count if layer in taking_part else 0
+        if dims.equal(pending[layer], wanted) is not True:
+            raise CacheStepError(
+                f"layer {layer} was given {pending[layer]} rows since the last advance, not {wanted}",
+                op="advance_by",
+                operands={"cache": repr(cache), "n": count},
+                expected="every layer appended exactly n rows"
+                if layers is None
+                else "each of `layers` appended exactly n rows, the others none",
+                layer=layer,
+                wanted=wanted,
+                got=pending[layer],
+            )
+    if not taking_part:
+        raise CacheStepError("no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0)
+
+
 def check_room(
     cache: object, op: str, layer: int | None, length: Size, count: Size, capacity: int, runtime: bool
 ) -> None:
@@ -195,12 +229,12 @@ def check_room(
     )
 
 
-def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any) -> Buffers:
-    """Return the buffers that a cache continues from, ``[layer][slot]``.
+def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any, capacities: Sequence[int]) -> Buffers:
+    """Return the buffers that a cache continues from, ``[layer][slot]``; ``capacities`` are each layer's rows.
 
     Raises:
         SlotCountError: Not one list per layer of one tensor per slot.
-        SlotShapeError: A buffer is not ``[max_seq_len, *trailing]``.
+        SlotShapeError: A buffer is not ``[capacity, *trailing]``.
         SlotDTypeError: Another element type.
         SlotGraphError: Another graph.
     """
@@ -223,7 +257,7 @@ def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any) -> Buffers:
         )
     for layer, slots in enumerate(given):
         for slot, (tensor, sizes) in enumerate(zip(slots, declared.trailing, strict=True)):
-            wanted: Shape = (declared.max_seq_len, *sizes)
+            wanted: Shape = (capacities[layer], *sizes)
             facts: dict[str, Any] = {"layer": layer, "slot": slot}
             is_tensor = isinstance(tensor, Tensor)
             shown = {f"buffer {layer}.{slot}": describe(tensor) if is_tensor else repr(tensor)}

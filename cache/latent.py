@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
 from lazygraph import dims, nn, ops
-from lazygraph.cache.fitting import buffers_given, cast_to_slots, check_room, check_step, listed, rows_given
+from lazygraph.cache.fitting import (
+    buffers_given,
+    cast_to_slots,
+    check_advance,
+    check_room,
+    check_step,
+    listed,
+    rows_given,
+)
 from lazygraph.cache.layout import CacheLayout, layout
 from lazygraph.cache.reading import CacheStep, Mix
-from lazygraph.cache.state import State, graph_of, row_index, zeros
+from lazygraph.cache.ring import Ring
+from lazygraph.cache.rows import first_rows, row_index
+from lazygraph.cache.state import State, graph_of, input_state, zeros
 from lazygraph.dims import Size, SizeLike
 from lazygraph.dtypes import DTypeLike, float32
 from lazygraph.errors import (
     CacheError,
-    CacheLayerError,
     CacheStepError,
 )
 from lazygraph.memory import Lowering, Memory
-from lazygraph.ops.shaping import sizes_tensor
-from lazygraph.tensor import Graph, Shape, Tensor
+from lazygraph.tensor import Graph, Tensor
 from lazygraph.whole import whole
 
 
@@ -58,7 +66,19 @@ class LatentCache:
         buffers: Sequence[Sequence[Tensor]] | None = None,
         slot_names: Sequence[str] | None = None,
     ) -> None:
-        declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
+        self._state = self._fixed(
+            anchor, layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names), position, buffers
+        )
+
+    @staticmethod
+    def _fixed(
+        anchor: Tensor | Graph,
+        declared: CacheLayout,
+        position: int,
+        buffers: Sequence[Sequence[Tensor]] | None,
+        ring: Ring | None = None,
+    ) -> State:
+        """Return the state of a cache whose position is known: a graph of one step."""
         start = whole(position)
         if start is None or not 0 <= start <= declared.max_seq_len:
             raise CacheError(
@@ -68,9 +88,11 @@ class LatentCache:
                 wanted=declared.max_seq_len,
                 got=position,
             )
-        graph = graph_of(anchor)
-        filled = zeros(graph, declared) if buffers is None else buffers_given(graph, declared, buffers)
-        self._state = State(declared, filled, start, (0,) * declared.n_layers, None, False, "buffer")
+        graph, count = graph_of(anchor), declared.n_layers
+        empty = State(declared, ((),) * count, start, (0,) * count, (), False, "buffer", ring)
+        rows = [empty.capacity(layer) for layer in range(count)]
+        filled = zeros(graph, declared, rows) if buffers is None else buffers_given(graph, declared, buffers, rows)
+        return replace(empty, buffers=filled)
 
     @classmethod
     def inputs(
@@ -100,21 +122,15 @@ class LatentCache:
             slot_names: Per slot, its name in files.
             lowering: ``buffer`` binds whole buffers ``[max_seq_len, ...]`` and slices the rows that count; ``view``
                 leaves the number of rows bound to the caller (at least the rows that count after the step), who saves
-                the slice; rows beyond are masked (:meth:`causal_mask`).
+                the slice; rows beyond are masked (:meth:`causal_mask`), and must hold zeros. ``concat`` takes exactly
+                the rows that count, ``[past_len, ...]``, and gives back a copy with the new ones, ``[past_len + n,
+                ...]``: for runtimes that expect past and present.
+
+        Raises:
+            CacheError: No such lowering; else as for the constructor.
         """
         declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
-        graph = graph_of(anchor)
-        ops.size_input(position, graph, 0, declared.max_seq_len)
-        length = graph.size(position)
-        rows = declared.max_seq_len if lowering == "buffer" else graph.size(dims.size("rows", 1, declared.max_seq_len))
-        buffers = tuple(
-            tuple(
-                graph.input(f"past.{layer}.{name}", kept, (rows, *sizes))
-                for name, kept, sizes in zip(declared.slot_names, declared.dtypes, declared.trailing, strict=True)
-            )
-            for layer in range(declared.n_layers)
-        )
-        return cls._of(State(declared, buffers, length, (0,) * declared.n_layers, None, True, lowering))
+        return cls._of(input_state(anchor, declared, position, lowering))
 
     @classmethod
     def _of(cls, state: State) -> Self:
@@ -188,19 +204,31 @@ class LatentCache:
             CacheStepError: The layer has rows of this step already.
             CacheOverflowError: No room, or room that cannot be decided.
 
-        Spec: ai.onnx::ScatterND, one per slot.
+        Spec: ai.onnx::ScatterND, one per slot; ai.onnx::Concat where lowered so.
         """
+        layer, given, count = self._checked(layer, slots)
+        return self._with_rows(layer, given, count, None)
+
+    def _checked(self, layer: int, slots: Sequence[Tensor]) -> tuple[int, tuple[Tensor, ...], Size]:
+        """Return what an append was given, and how many rows: it keeps every rule, and nothing is emitted yet."""
         state = self._state
         layer = state.layout.check_layer("append", layer)
         given = listed(self, state.layout, layer, slots)
         count = rows_given(self, state.layout, state.buffers[0][0].graph, layer, given)
+        if count != 0:
+            check_step(self, state.pending, layer, count)
+            self._check_room("append", layer, count)
+        return layer, given, count
+
+    def _with_rows(self, layer: int, given: tuple[Tensor, ...], count: Size, read: Tensor | None) -> Self:
+        """Return the cache with rows written; ``read`` is what was computed from the rows as they were."""
+        state = self._state
         if count == 0:
             return self
-        check_step(self, state.pending, layer, count)
-        self._check_room("append", layer, count)
-
-        index = state.index if state.index is not None else row_index(state, count)
-        written = self._written(layer, given, index)
+        index = state.index or self._index(count)
+        written = tuple(
+            self._written(layer, old, new, index, read) for old, new in zip(state.buffers[layer], given, strict=True)
+        )
         return self._of(
             replace(
                 state,
@@ -210,9 +238,15 @@ class LatentCache:
             )
         )
 
-    def _written(self, layer: int, given: Sequence[Tensor], index: Tensor) -> tuple[Tensor, ...]:
-        old = self._state.buffers[layer]
-        return tuple(ops.scatter_nd(buffer, index, new) for buffer, new in zip(old, given, strict=True))
+    def _index(self, count: Size) -> tuple[Tensor, ...]:
+        """Return where the rows of a step go, for all layers: :meth:`_written` takes it."""
+        return () if self.lowering == "concat" else (row_index(self._state.buffers[0][0], self._state.length, count),)
+
+    def _written(self, layer: int, old: Tensor, new: Tensor, index: tuple[Tensor, ...], read: Tensor | None) -> Tensor:
+        """Return a slot with rows written."""
+        if self.lowering == "concat":
+            return ops.concat([old, new], axis=0)
+        return ops.scatter_nd(old, index[0], new)
 
     def advance_by(self, n: SizeLike, layers: Sequence[int] | None = None) -> Self:
         """Return the cache with the rows of this step counted; call once per step, after the last layer.
@@ -231,27 +265,9 @@ class LatentCache:
         count = self._step_size(n)
         if count == 0:
             return self
-        taking_part = self._taking_part(layers)
-        for layer in range(self.n_layers):
-            wanted = count if layer in taking_part else 0
-            if dims.equal(state.pending[layer], wanted) is not True:
-                raise CacheStepError(
-                    f"layer {layer} was given {state.pending[layer]} rows since the last advance, not {wanted}",
-                    op="advance_by",
-                    operands={"cache": repr(self), "n": count},
-                    expected="every layer appended exactly n rows"
-                    if layers is None
-                    else "each of `layers` appended exactly n rows, the others none",
-                    layer=layer,
-                    wanted=wanted,
-                    got=state.pending[layer],
-                )
-        if not taking_part:
-            raise CacheStepError(
-                "no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0
-            )
+        check_advance(self, self.layout, state.pending, count, layers)
         self._check_room("advance_by", None, count)
-        return self._of(replace(state, length=dims.add(state.length, count), pending=(0,) * self.n_layers, index=None))
+        return self._of(replace(state, length=dims.add(state.length, count), pending=(0,) * self.n_layers, index=()))
 
     # ---- attention ----
 
@@ -302,23 +318,16 @@ class LatentCache:
         Raises:
             CacheLayerError: No such layer or slot.
 
-        Spec: ai.onnx::Slice ``[0:rows]`` on axis 0; lowered as view, the bound rows themselves.
+        Spec: ai.onnx::Slice ``[0:rows]`` on axis 0. Lowered as view, the bound rows themselves; as concat, all rows
+        that there are: none of an empty cache.
         """
         state = self._state
         buffer = self.slot_buffer_full(layer, slot)
-        if state.lowering == "view":
+        pending = state.pending[int(layer)]
+        if state.lowering == "view" or (state.lowering == "concat" and (include_pending or pending == 0)):
             return buffer
-        pending = state.pending[int(layer)] if include_pending else 0
-        rows = dims.largest(1, dims.add(state.length, pending))
-        if rows == state.layout.max_seq_len:
-            return buffer
-        ends = sizes_tensor("slot", [rows], buffer)
-        trailing: Shape = buffer.shape[1:]
-        graph = buffer.graph
-        # Emitted with the shape that the contract promises: that the rows stay within the capacity is checked before
-        # (integer position) or by whoever runs the graph, and needs no min() in every size downstream.
-        operands = (buffer, graph.ints((0,)), ends, graph.ints((0,)))
-        return graph.emit("Slice", operands, {}, [(buffer.dtype, (rows, *trailing))])[0]
+        rows = dims.add(state.length, pending if include_pending else 0)
+        return first_rows(buffer, rows if state.lowering == "concat" else dims.largest(1, rows))
 
     def slot_buffer_full(self, layer: int, slot: int) -> Tensor:
         """Return the whole buffer of a slot, ``T (max_seq_len, *trailing)``; rows beyond the length mean nothing.
@@ -335,12 +344,16 @@ class LatentCache:
         Row ``j`` is visible to new row ``i`` iff ``j <= length + i``, with the length before this step. The rows are
         those that ``slot(..., include_pending=True)`` gives after ``n`` rows were appended.
         """
+        return self._visible(n, 0)
+
+    def _visible(self, n: SizeLike, layer: int) -> Tensor:
         state = self._state
-        buffer = state.buffers[0][0]
+        buffer = state.buffers[layer][0]
         count = buffer.graph.size(n)
-        rows = buffer.shape[0] if state.lowering == "view" else dims.largest(1, dims.add(state.length, count))
+        after = dims.add(state.length, count)
+        rows = {"view": buffer.shape[0], "concat": after, "buffer": dims.largest(1, after)}[state.lowering]
         columns = ops.arange(0, rows, anchor=buffer)  # (rows,)
-        last = ops.arange(state.length, dims.add(state.length, count), anchor=buffer)  # (n,)
+        last = ops.arange(state.length, after, anchor=buffer)  # (n,)
         return columns <= ops.unsqueeze(last, 1)
 
     def positions(self, n: SizeLike) -> Tensor:
@@ -366,15 +379,6 @@ class LatentCache:
     def _check_room(self, op: str, layer: int | None, count: Size) -> None:
         state = self._state
         check_room(self, op, layer, state.length, count, self.max_seq_len, state.runtime)
-
-    def _taking_part(self, layers: Sequence[int] | None) -> list[int]:
-        if layers is None:
-            return list(range(self.n_layers))
-        if not isinstance(layers, Iterable):
-            raise CacheLayerError(
-                f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
-            )
-        return sorted({self.layout.check_layer("advance_by", layer) for layer in layers})
 
     def _step_size(self, n: SizeLike) -> Size:
         number = whole(n)

@@ -27,7 +27,15 @@ def active(buffer: Tensor, length: Size, capacity: int) -> Tensor:
     Spec: ai.onnx::Slice ``[0:max(1, length)]`` on axis 0.
     """
     rows = dims.largest(1, length)
-    if rows == capacity:
+    return buffer if rows == capacity else first_rows(buffer, rows)
+
+
+def first_rows(buffer: Tensor, rows: Size) -> Tensor:
+    """Return the first ``rows`` rows of a buffer, which has as many.
+
+    Spec: ai.onnx::Slice.
+    """
+    if rows == buffer.shape[0]:
         return buffer
     ends = sizes_tensor("slot", [rows], buffer)
     graph = buffer.graph
@@ -52,4 +60,4 @@ def rows_visible(buffer: Tensor, length: Size, count: Size, all_bound: bool) -> 
     return columns <= ops.unsqueeze(last, 1)
 
 
-__all__ = ["active", "row_index", "rows_bound", "rows_visible"]
+__all__ = ["active", "first_rows", "row_index", "rows_bound", "rows_visible"]

@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         LayeredCache,
         Once,
         QuantisedCache,
+        RotatingCache,
         Rows,
         State,
     )
@@ -112,6 +113,7 @@ __all__ = [
     "Once",
     "OperandError",
     "QuantisedCache",
+    "RotatingCache",
     "Rows",
     "SeqLenMismatchError",
     "ShapeError",
@@ -181,6 +183,7 @@ _LATER = {
     "LayeredCache": "lazygraph.cache",
     "Loaded": "lazygraph.loaded",
     "Once": "lazygraph.cache",
+    "RotatingCache": "lazygraph.cache",
     "Rows": "lazygraph.cache",
     "State": "lazygraph.cache",
     "convert": "lazygraph.conversion",

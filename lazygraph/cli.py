@@ -85,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="how latent attention computes; auto (default) chooses by the number of new tokens on each run",
     )
+    export.add_argument(
+        "--lowering",
+        choices=["buffer", "view", "concat"],
+        default="view",
+        help="how the cache is bound: view (default) and buffer are written in place, concat is copied on each run",
+    )
     export.add_argument("--portable", action="store_true", help="ai.onnx operators only, none of onnxruntime's own")
     export.add_argument(
         "--cache-dtype",

@@ -31,6 +31,7 @@ def export(options: argparse.Namespace) -> int:
             store=options.store,
             provider=options.provider,
             mla=options.mla,
+            lowering=options.lowering,
             portable=options.portable,
             batch=options.batch,
             cache_dtype=options.cache_dtype,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from math import prod
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Literal, get_args
 
 from lazygraph.cache import Code
 from lazygraph.dtypes import DType, bfloat16, dtype_of_onnx, float16, float32
@@ -18,7 +18,7 @@ from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export.alias import shared_memory_faults
 from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
 from lazygraph.export.saving import save
-from lazygraph.memory import shares
+from lazygraph.memory import Lowering, shares
 from lazygraph.models.block_fp8 import readable
 from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
 from lazygraph.models.config import Config
@@ -45,6 +45,7 @@ def convert(
     store: Literal["fp32", "fp16", "bf16"] | None = None,
     provider: Literal["cpu", "cuda"] = "cpu",
     mla: Literal["absorbed", "expanded", "auto"] = "auto",
+    lowering: Lowering = "view",
     portable: bool = False,
     batch: bool = False,
     cache_dtype: Literal["fp32", "fp16", "bf16", "int8", "fp8"] | None = None,
@@ -65,6 +66,8 @@ def convert(
         store: Element type of weights and cache; as ``precision`` when left out.
         provider: Where it is to run: ``cpu`` or ``cuda``.
         mla: How latent attention computes: absorbed, expanded, or both, chosen by the number of new tokens on each run.
+        lowering: How the cache is bound: ``view`` (the rows that count, in place), ``buffer`` (all of it, in place) or
+            ``concat`` (past in, present out, a copy on each run, for runtimes that expect it).
         portable: Use ai.onnx operators only, none of onnxruntime's own (they are faster).
         batch: Run several texts at once, each with a position of its own, padded on the left.
         cache_dtype: What rows of the cache are kept in; ``int8`` and ``fp8`` with a scale per row. As ``store`` when
@@ -85,6 +88,8 @@ def convert(
     target = _checked_target(Path(out))
     if mla not in ("absorbed", "expanded", "auto"):
         raise OperandError(f"mla is {mla!r}", op="export", expected="absorbed, expanded or auto")
+    if lowering not in get_args(Lowering):
+        raise OperandError(f"lowering is {lowering!r}", op="export", expected="one of " + ", ".join(get_args(Lowering)))
     kinds = _precision(precision, store or precision, provider, say)
 
     checkpoint = open_checkpoint(source)
@@ -96,7 +101,7 @@ def convert(
     if capacity > limit:
         say(f"a cache of {capacity:,} tokens is longer than the {limit:,} that the model was trained for")
 
-    options = BuildOptions(capacity, mla, portable, kinds, batch, _kept(cache_dtype))
+    options = BuildOptions(capacity, mla, portable, kinds, batch, _kept(cache_dtype), lowering)
     weights = WeightsUse(readable(checkpoint.weights, config))
     graph = model_module(config.model_type).build(config, weights, options)
     config.finish()

@@ -16,7 +16,7 @@ from lazygraph.models.linears import Part, feed_forward, head, projection
 from lazygraph.models.parameters import Parameters
 from lazygraph.models.program import BuildOptions, DecoderGraph
 from lazygraph.models.rope import Rope, read_rope
-from lazygraph.models.step import Cache, rotation, tokens_and_cache, wanted_rows
+from lazygraph.models.step import Cache, Window, rotation, tokens_and_cache, wanted_rows
 from lazygraph.scopes import scope
 from lazygraph.tensor import Tensor
 
@@ -41,6 +41,7 @@ class DenseDecoder:
         output_bias: Whether the attention's output projection adds a bias.
         mlp_bias: Whether the feed-forward's projections add biases.
         qk_norm: Whether each query and key head is normed before rotation.
+        window: Which layers slide, and over what; None for none.
     """
 
     hidden_size: int
@@ -58,6 +59,7 @@ class DenseDecoder:
     output_bias: bool
     mlp_bias: bool
     qk_norm: bool
+    window: Window | None
 
 
 def read_dense(
@@ -67,6 +69,7 @@ def read_dense(
     output_bias: bool,
     mlp_bias: bool = False,
     qk_norm: bool = False,
+    window: Window | None = None,
 ) -> DenseDecoder:
     """Return what a config of the family says. Keys are Hugging Face's own.
 
@@ -105,38 +108,47 @@ def read_dense(
         output_bias=output_bias,
         mlp_bias=mlp_bias,
         qk_norm=qk_norm,
+        window=window,
     )
 
 
-def refuse_window(config: Config, window: int | None, max_seq_len: int) -> None:
-    """Refuse a sliding window that the cache would outgrow: full attention over it would be silently wrong.
+def every_layer(window: int | None, n_layers: int) -> Window | None:
+    """Return a window that every layer slides over; None for None."""
+    return None if window is None else Window(window, tuple(range(n_layers)))
+
+
+def qwen_window(config: Config) -> Window | None:
+    """Return which of Qwen's layers slide, and over how many tokens; None where none does.
+
+    ``layer_types`` says it where it is given. Else, where ``use_sliding_window`` is set, the layers from
+    ``max_window_layers`` on slide.
 
     Raises:
-        UnsupportedError: The window is smaller than the cache's capacity.
+        UnsupportedError: A layer of another kind.
+        WeightsError: ``layer_types`` is not one kind per layer, or a number is none.
     """
-    if window is not None and window < max_seq_len:
-        raise config.unsupported(
-            "sliding_window",
-            f"a sliding window of {window} tokens, and a cache of {max_seq_len}",
-            f"full attention, or a cache within the window: --max-seq-len {window} or less",
-        )
-
-
-def refuse_qwen_window(config: Config, max_seq_len: int) -> None:
-    """Refuse Qwen's sliding layers where the cache would outgrow their window.
-
-    Raises:
-        UnsupportedError: Some layers slide, over less than the cache's capacity.
-    """
+    n_layers = config.integer("num_hidden_layers")
     kinds = config.get("layer_types", [])
     if not isinstance(kinds, list) or not set(map(str, kinds)) <= {"full_attention", "sliding_attention"}:
         served = "a list of full_attention, sliding_attention"
         raise config.unsupported("layer_types", f"layer_types is {kinds!r}", served)
-    sliding = config.flag("use_sliding_window", False) or "sliding_attention" in kinds
+    if kinds and len(kinds) != n_layers:
+        raise WeightsError(
+            f"layer_types names {len(kinds)} layers of {n_layers}",
+            op=f"config of {config.model_type}",
+            expected="one kind per layer",
+        )
+    first = config.integer("max_window_layers", 28, least=0)
+    used = config.flag("use_sliding_window", False)
+    if kinds:
+        sliding = [layer for layer, kind in enumerate(kinds) if kind == "sliding_attention"]
+    else:
+        sliding = list(range(first, n_layers)) if used else []
     config.get("sliding_window")  # counts as read though it is not used
-    # Transformers takes 4,096 where a window is used and none is given.
-    window = config.integer("sliding_window", 4096) if sliding else None
-    refuse_window(config, window, max_seq_len)
+    # Transformers takes 4,096 where a window is used and the key is absent; null says that there is none.
+    if not sliding or config.values.get("sliding_window", 4096) is None:
+        return None
+    return Window(config.integer("sliding_window", 4096), tuple(sliding))
 
 
 def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
@@ -152,7 +164,7 @@ def decoder_graph(model: DenseDecoder, weights: WeightsUse, options: BuildOption
     """
     parameters, precision, capacity = Parameters(weights, options.precision), options.precision, options.max_seq_len
     row = [model.n_kv_heads, model.head_dim]
-    ids, tokens, cache = tokens_and_cache(model.n_layers, {"k": row, "v": row}, options)
+    ids, tokens, cache = tokens_and_cache(model.n_layers, {"k": row, "v": row}, options, model.window)
     logits_from = ops.size_input("logits_from", ids, 0, capacity)
     table = parameters.kept(ids, parameters.array("model.embed_tokens.weight", (model.vocab_size, model.hidden_size)))
     with scope("step"):

@@ -117,7 +117,8 @@ def config_of(file: GgufFile) -> dict[str, Any]:
     if keys.architecture == "llama" and window:
         config |= {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": window}
     elif window:
-        config |= {"use_sliding_window": True, "sliding_window": window}
+        # Which of its layers slide is not in the file.
+        raise keys.unsupported("attention.sliding_window", "none, or a llama file")
     if experts:
         config |= {"num_local_experts": experts, "num_experts_per_tok": keys.whole("expert_used_count")}
         if keys.architecture == "llama":

@@ -11,13 +11,11 @@ from lazygraph.models.program import BuildOptions, DecoderGraph
 def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
-    Raises:
-        UnsupportedError: The sliding window is smaller than the cache.
-
     Source: transformers ``models/mistral/modeling_mistral.py``.
     """
     # Transformers takes 4,096 where the key is absent; only null says that there is no window.
-    if config.values.get("sliding_window", 4096) is not None:
-        dense.refuse_window(config, config.integer("sliding_window", 4096), options.max_seq_len)
-    model = dense.read_dense(config, qkv_bias=False, output_bias=False)
+    slides = config.values.get("sliding_window", 4096) is not None
+    size = config.integer("sliding_window", 4096) if slides else None
+    window = dense.every_layer(size, config.integer("num_hidden_layers"))
+    model = dense.read_dense(config, qkv_bias=False, output_bias=False, window=window)
     return dense.decoder_graph(model, weights, options)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from lazygraph.cache import Code, LatentCache, QuantisedCache
 from lazygraph.dtypes import DType, float32
+from lazygraph.memory import Lowering
 from lazygraph.tensor import Tensor
 
 
@@ -35,6 +36,8 @@ class BuildOptions:
         precision: Element types.
         batch: Run several texts at once, each with a position of its own.
         cache_dtype: What rows of the cache are kept in: an element type, or a code; as weights when None.
+        lowering: How the cache is bound: ``view`` (the rows that count, in place), ``buffer`` (all of it, in place) or
+            ``concat`` (past in, present out).
     """
 
     max_seq_len: int
@@ -43,6 +46,7 @@ class BuildOptions:
     precision: Precision = Precision()
     batch: bool = False
     cache_dtype: DType | Code | None = None
+    lowering: Lowering = "view"
 
     @property
     def kept(self) -> DType | Code:

@@ -12,9 +12,10 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
     Raises:
-        UnsupportedError: Layers use a sliding window smaller than the cache.
+        UnsupportedError: ``layer_types`` names another kind of layer.
 
     Source: transformers ``models/qwen2/modeling_qwen2.py``.
     """
-    dense.refuse_qwen_window(config, options.max_seq_len)
-    return dense.decoder_graph(dense.read_dense(config, qkv_bias=True, output_bias=False), weights, options)
+    window = dense.qwen_window(config)
+    model = dense.read_dense(config, qkv_bias=True, output_bias=False, window=window)
+    return dense.decoder_graph(model, weights, options)

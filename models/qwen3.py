@@ -12,11 +12,11 @@ def build(config: Config, weights: WeightsUse, options: BuildOptions) -> Decoder
     """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
 
     Raises:
-        UnsupportedError: Layers use a sliding window smaller than the cache.
+        UnsupportedError: ``layer_types`` names another kind of layer.
 
     Source: transformers ``models/qwen3/modeling_qwen3.py``.
     """
-    dense.refuse_qwen_window(config, options.max_seq_len)
+    window = dense.qwen_window(config)
     bias = config.flag("attention_bias", False)
-    model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, qk_norm=True)
+    model = dense.read_dense(config, qkv_bias=bias, output_bias=bias, qk_norm=True, window=window)
     return dense.decoder_graph(model, weights, options)

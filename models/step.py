@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from lazygraph import nn, ops
-from lazygraph.cache import BatchCache, CacheStep, Code, LatentCache, QuantisedCache
+from lazygraph.cache import BatchCache, CacheStep, Code, LatentCache, QuantisedCache, RotatingCache
 from lazygraph.dims import size
 from lazygraph.dtypes import DType, int64
+from lazygraph.errors import UnsupportedError
 from lazygraph.models.program import BuildOptions
 from lazygraph.models.rope import Rope
 from lazygraph.tensor import Tensor
@@ -17,8 +19,21 @@ from lazygraph.tensor import Tensor
 Cache: TypeAlias = "LatentCache | QuantisedCache"
 
 
+@dataclass(frozen=True)
+class Window:
+    """A sliding window.
+
+    Attributes:
+        size: Tokens that a token sees, itself the last of them.
+        layers: The layers that slide; the others see everything.
+    """
+
+    size: int
+    layers: tuple[int, ...]
+
+
 def tokens_and_cache(
-    n_layers: int, slots: Mapping[str, Sequence[int]], options: BuildOptions
+    n_layers: int, slots: Mapping[str, Sequence[int]], options: BuildOptions, window: Window | None = None
 ) -> tuple[Tensor, Tensor, Cache]:
     """Return the step's token ids as the graph takes them, the same one after another, and the cache before the step.
 
@@ -26,23 +41,48 @@ def tokens_and_cache(
         n_layers: Layers.
         slots: Per slot, its name and the sizes of one row.
         options: What the user chose. Of a batch, ids are ``int64 (batch, n)`` and come text by text.
+        window: Which layers slide, and over what; one that is no shorter than the longest text changes nothing.
 
     Returns:
         ``input_ids``, ``int64 (tokens,)`` and the cache.
+
+    Raises:
+        UnsupportedError: A batch whose cache would outgrow a window, or is lowered as concat.
     """
-    capacity, kept = options.max_seq_len, options.kept
+    capacity, kept, how = options.max_seq_len, options.kept, options.lowering
     code = kept if isinstance(kept, Code) else None
     dtypes = [kept] * len(slots) if isinstance(kept, DType) else []
     if code:
         slots, dtypes = code.slots(slots)
     n, trailing, names = size("n", min=1, max=capacity), list(slots.values()), list(slots)
+    sliding = window if window is not None and window.size < capacity else None
+    cache: LatentCache
     if options.batch:
+        if sliding is not None:
+            raise UnsupportedError(
+                f"a sliding window of {sliding.size} tokens in a batch, and a cache of {capacity}",
+                op="export",
+                expected=f"one text at a time, or a cache within the window: --max-seq-len {sliding.size} or less",
+            )
         ids = ops.input("input_ids", int64, [size("batch", min=1), n])
         tokens = ops.reshape(ids, [-1])
-        cache: LatentCache = BatchCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names)
+        cache = BatchCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names, lowering=how)
     else:
         ids = tokens = ops.input("input_ids", int64, [n])
-        cache = LatentCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names, lowering="view")
+        if sliding is None:
+            cache = LatentCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names, lowering=how)
+        else:
+            cache = RotatingCache.inputs(
+                ids,
+                n_layers,
+                capacity,
+                trailing,
+                dtypes,
+                window=sliding.size,
+                layers=sliding.layers,
+                slot_names=names,
+                lowering=how,
+            )
     return ids, tokens, QuantisedCache(cache, code) if code else cache
 
 

@@ -121,15 +121,13 @@ def test_through_a_link_the_folder_it_points_to_is_replaced(
     assert json.loads((tmp_path / "real" / "manifest.json").read_text())["model_type"] == "qwen3"
 
 
-def test_a_window_fits_when_the_cache_stays_within_it(
-    goldens: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_window_is_exported_and_its_memory_is_its_rows(
+    capfd: pytest.CaptureFixture[str], goldens: Path, tmp_path: Path
 ) -> None:
-    source, out = str(goldens / "mistral_sliding"), str(tmp_path / "out")
-    assert main(["export", source, "-o", out]) == 1
-    _refused(1, *reversed(capsys.readouterr()), "sliding window of 6", "--max-seq-len 6 or less")
-    assert main(["export", source, "-o", out, "--max-seq-len", "6"]) == 0
-    golden = load_file(goldens / "mistral_sliding" / "golden.safetensors")
-    np.testing.assert_allclose(Decoder.open(out).append(golden["tokens"][:6]), golden["logits"][:6], rtol=0, atol=1e-4)
+    assert main(["export", str(goldens / "mistral_sliding"), "-o", str(tmp_path / "out")]) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
+    assert {(slot["kind"], slot["window"]) for slot in manifest["memory"]} == {("window", 6)}
+    assert "window of 6" in capfd.readouterr().out
 
 
 def test_a_long_cache_is_noted(goldens: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -467,3 +465,14 @@ def test_a_bar_appears_on_a_terminal_and_only_there(
     assert b"writing weights" in shown
     assert b"note: " in shown
     assert [line[:9].strip() for line in out.splitlines()] == SUMMARY
+
+
+@pytest.mark.parametrize("lowering", ["buffer", "view", "concat"])
+def test_the_lowering_is_what_the_command_line_says(
+    lazygraph: Run, goldens: Path, tmp_path: Path, lowering: str
+) -> None:
+    done = lazygraph("export", goldens / "mistral_sliding", "-o", tmp_path / "out", "--lowering", lowering)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["lowering"] == lowering
+    assert {slot["capacity"] for slot in manifest["memory"]} == {6}

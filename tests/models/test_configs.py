@@ -389,27 +389,46 @@ def _holds(tmp_path: Path, config: dict[str, Any]) -> None:
 # --- sliding windows ---
 
 
+def _windows(config: dict[str, Any], capacity: int) -> list[int | None]:
+    """Return each layer's window, None for none."""
+    memory = _build(config, capacity).cache.memory()
+    return [slot.window or None for slot in memory if slot.slot == "k"]
+
+
 def test_mistral_without_the_key_has_the_window_that_transformers_gives_it() -> None:
     # An absent key means 4,096 there; only null means none.
     absent = small_config("mistral", max_position_embeddings=32768)
-    _build(absent, 4096)
-    with pytest.raises(lg.UnsupportedError, match="sliding window of 4096 tokens"):
-        _build(absent, 4097)
-    _build({**absent, "sliding_window": None}, 8192)
+    assert _windows(absent, 4096) == [None, None]
+    assert _windows(absent, 4097) == [4096, 4096]
+    assert _windows({**absent, "sliding_window": None}, 8192) == [None, None]
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3"])
 def test_qwens_window_counts_only_where_it_is_used(model_type: str) -> None:
     unused = small_config(model_type, sliding_window=8, use_sliding_window=False, max_window_layers=1)
-    _build(unused, 64)
-    _build({**unused, "layer_types": ["full_attention"] * 2}, 64)
+    full, half = ["full_attention"] * 2, ["sliding_attention", "full_attention"]
+    assert _windows(unused, 64) == [None, None]
+    assert _windows({**unused, "layer_types": full}, 64) == [None, None]
     used = {**unused, "use_sliding_window": True}
-    _build(used, 8)
-    for values in (used, {**unused, "layer_types": ["full_attention", "sliding_attention"]}):
-        with pytest.raises(lg.UnsupportedError, match="sliding window of 8 tokens"):
-            _build(values, 9)
-    with pytest.raises(lg.UnsupportedError, match="sliding window of 4096 tokens"):
-        _build(small_config(model_type, use_sliding_window=True), 4097)
+    assert _windows(used, 8) == [None, None]
+    assert _windows(used, 9) == [None, 8]  # from max_window_layers on
+    assert _windows({**used, "max_window_layers": 0}, 9) == [8, 8]
+    assert _windows({**used, "max_window_layers": 2}, 9) == [None, None]
+    assert _windows({**used, "layer_types": half}, 9) == [8, None]  # which says more than max_window_layers
+    assert _windows({**used, "sliding_window": None}, 9) == [None, None]
+    absent = {key: value for key, value in used.items() if key != "sliding_window"}
+    assert _windows(absent, 4097) == [None, 4096]
+
+
+def test_layer_types_name_every_layer() -> None:
+    with pytest.raises(lg.WeightsError, match="layer_types names 3 layers of 2"):
+        _build(small_config("qwen3", layer_types=["full_attention"] * 3))
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "2"])
+def test_a_first_sliding_layer_that_is_no_number_is_named(value: object) -> None:
+    with pytest.raises(lg.WeightsError, match="max_window_layers is "):
+        _build(small_config("qwen2", max_window_layers=value))
 
 
 @pytest.mark.parametrize("value", ["8", 0, -1, True, 8.5])
@@ -417,7 +436,7 @@ def test_a_window_that_is_no_number_of_tokens_is_named(value: object) -> None:
     with pytest.raises(lg.WeightsError, match="sliding_window is "):
         _build(small_config("mistral", sliding_window=value))
     with pytest.raises(lg.WeightsError, match="sliding_window is "):
-        _build(small_config("qwen2", sliding_window=value, use_sliding_window=True))
+        _build(small_config("qwen2", sliding_window=value, use_sliding_window=True, max_window_layers=0))
 
 
 @pytest.mark.parametrize("kinds", [5, "sliding", ["chunked_attention"], ["full_attention", "linear_attention"]])

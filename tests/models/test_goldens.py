@@ -90,17 +90,11 @@ def test_the_references_agree_with_plain_numpy(goldens: Path, model: str) -> Non
     np.testing.assert_allclose(logits, golden["logits"], rtol=0, atol=1e-4)
 
 
-def test_a_sliding_window_within_the_cache_decodes_as_the_reference(goldens: Path, tmp_path: Path) -> None:
+def test_a_window_that_the_cache_never_outgrows_decodes_as_the_reference(goldens: Path, tmp_path: Path) -> None:
     source = goldens / "mistral_sliding"
     golden = load_file(source / "golden.safetensors")
-    with pytest.raises(lg.UnsupportedError, match="sliding window of 6 tokens") as caught:
-        lg.convert(source, tmp_path / "out")
-    assert "--max-seq-len 6" in caught.value.expected
-    with pytest.raises(lg.UnsupportedError, match="sliding window"):
-        lg.convert(source, tmp_path / "out", max_seq_len=7)
-    assert not (tmp_path / "out").exists()
-
-    lg.convert(source, tmp_path / "out", max_seq_len=6)
+    manifest = lg.convert(source, tmp_path / "out", max_seq_len=6)
+    assert {slot.kind for slot in manifest.memory} == {"rows"}
     for chunks in ([6], [1] * 6, [4, 2]):
         logits = _decode(tmp_path / "out", golden["tokens"][:6], chunks)
         np.testing.assert_allclose(logits, golden["logits"][:6], rtol=0, atol=1e-4)

@@ -162,9 +162,9 @@ def reference_logits(config: Mapping[str, Any], tensors: Mapping[str, Array], to
     width = config.get("head_dim") or config["hidden_size"] // heads
     eps = config.get("rms_norm_eps", 1e-6)
     angles = np.outer(np.arange(n), inverse_frequencies(config, width))
-    hidden_rows = np.arange(n)[None, :] > np.arange(n)[:, None]
-    if config.get("sliding_window"):
-        hidden_rows |= np.arange(n)[None, :] <= np.arange(n)[:, None] - config["sliding_window"]
+    later = np.arange(n)[None, :] > np.arange(n)[:, None]
+    too_old = np.arange(n)[None, :] <= np.arange(n)[:, None] - (config.get("sliding_window") or n)
+    kinds = config.get("layer_types") or ["sliding_attention"] * config["num_hidden_layers"]
 
     def norm(x: Array, name: str) -> Array:
         scaled: Array = x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * t[name]
@@ -195,6 +195,7 @@ def reference_logits(config: Mapping[str, Any], tensors: Mapping[str, Array], to
             q, k = norm(q, p + "self_attn.q_norm.weight"), norm(k, p + "self_attn.k_norm.weight")
         q, k = rotate(q), rotate(k)
         mixed = np.empty((n, heads, width))
+        hidden_rows = later | too_old if kinds[layer] == "sliding_attention" else later
         for head in range(heads):
             group = head // (heads // kv_heads)
             scores = np.where(hidden_rows, -np.inf, q[:, head] @ k[:, group].T / math.sqrt(width))
