@@ -112,3 +112,16 @@ def test_a_batch_is_not_lowered_as_concat_and_has_no_window(goldens: Path, tmp_p
         lg.convert(goldens / "mistral_sliding", tmp_path / "out", batch=True)
     assert "--max-seq-len 6 or less" in caught.value.expected
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+def test_a_window_of_one_byte_rows_decodes_nearly_as_the_reference(
+    goldens: Path, tmp_path: Path, lowering: Lowering
+) -> None:
+    golden = load_file(goldens / "mistral_sliding" / "golden.safetensors")
+    manifest = lg.convert(goldens / "mistral_sliding", tmp_path / "out", lowering=lowering, cache_dtype="int8")
+    assert {(slot.kind, slot.dtype) for slot in manifest.memory} == {("window", "int8"), ("window", "float32")}
+    found = [decode(tmp_path / "out", golden["tokens"][:32], chunks)[0] for chunks in ([32], [5, 1, 20, 6])]
+    # A number is rounded to a 127th of its row's largest; logits reach 3.
+    assert 0 < np.abs(found[0] - golden["logits"]).max() < 0.25
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=2e-2)
