@@ -1,157 +1,247 @@
 """The memory of a decoder's cache, and how it is bound to the graph.
 
-Each slot has one buffer for its whole capacity. Lowered as ``view``, the graph is shown the first rows of it: enough
-for those that count, in strides, so that bindings change rarely and a step costs by length, not by capacity.
-
-Buffers are kept as plain bytes and bound by address with their element type: bfloat16 and fp8, which numpy does not
-know, take the same road as float32, on every device.
+What is bound changes rarely: rows are bound in strides, and memories that change places with each run have two
+bindings. A slot that is bound already costs a step nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lazygraph.dtypes import as_dtype
+from lazygraph.export.buffers import Content, SlotMemory
+from lazygraph.export.groups import Group, Lengths, Now, Once, Place, Rows
 from lazygraph.export.manifest import Manifest
+from lazygraph.export.replaced import Joined, Replaced
+from lazygraph.export.ring import Ring
+from lazygraph.export.session import run_bound
 from lazygraph.memory import Memory
 
 if TYPE_CHECKING:
     import onnxruntime as ort
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-
-# Rows by which the bound part of a buffer grows. Rows bound beyond those that count are masked, which costs less than
-# binding anew each step.
-STRIDE = 64
-
-
-class Buffer:
-    """Zeroed bytes on a device.
-
-    Args:
-        nbytes: How many.
-        device: ``cpu`` or ``cuda``.
-        start: The first bytes' content, zeros when left out.
-    """
-
-    def __init__(self, nbytes: int, device: str, start: Bytes | None = None) -> None:
-        import onnxruntime as ort
-
-        host = np.zeros(nbytes, np.uint8)  # pages that are never touched take no memory
-        if start is not None:
-            host[: start.size] = start
-        self._host = host if device == "cpu" else None
-        self._value = ort.OrtValue.ortvalue_from_numpy(host, device, 0)
-        self.address = host.ctypes.data if device == "cpu" else self._value.data_ptr()
-
-    def clear(self, start: int, end: int) -> bool:
-        """Zero the bytes ``[start, end)``; return False where the device's memory cannot be reached from here."""
-        if self._host is None:
-            return False
-        self._host[start:end] = 0
-        return True
-
-    def first(self, nbytes: int) -> Bytes:
-        """Return a copy of the first bytes."""
-        whole = self._host if self._host is not None else self._value.numpy()
-        return whole[:nbytes].copy()
-
-
-@dataclass
-class SlotMemory:
-    """One slot of one layer.
-
-    Attributes:
-        source: The graph's input.
-        target: The graph's output.
-        slot: What it holds.
-        rows: The buffer that holds the rows.
-        spare: Where the graph writes, where it must not write to ``rows`` itself; else None.
-    """
-
-    source: str
-    target: str
-    slot: Memory
-    rows: Buffer
-    spare: Buffer | None
+Array = np.ndarray[Any, Any]
 
 
 class CacheMemory:
-    """The buffers of all slots on one device.
+    """The memory of all slots, and where its texts stand.
 
     Args:
         manifest: What the graph expects.
         device: ``cpu`` or ``cuda``.
-        start: Per input name, the bytes of its first rows; zeros when left out.
+        batch: Texts side by side; None where the graph has no such axis.
+
+    Attributes:
+        now: Where all texts stand.
+        groups: The slots, by how they live.
     """
 
-    def __init__(self, manifest: Manifest, device: str, start: dict[str, Bytes] | None = None) -> None:
-        self._manifest = manifest
-        self._device = device
-        self._slots = [self._new(slot, (start or {}).get(slot.source)) for slot in manifest.memory]
-        self._bound: int | None = None
-        # Rows below which something may have been written.
-        self._written = max(
-            ((start or {})[memory.source].size // memory.slot.bytes_per_row for memory in self._slots if start),
-            default=0,
-        )
-        self._after = 0  # where the last run was to end
-        self._clean = 0  # rows below which the last run found nothing but what counts and zeros
+    def __init__(self, manifest: Manifest, device: str, batch: int | None = None) -> None:
+        place = Place(device, manifest.lowering, batch)
+        self.now = Now((0, (0,) * place.texts))
+        self.groups = _grouped(manifest, place, self.now)
+        self._running: tuple[tuple[int, tuple[int, ...]], Lengths] | None = None
 
-    def _new(self, slot: Memory, start: Bytes | None) -> SlotMemory:
-        nbytes = slot.bytes_per_row * self._manifest.max_seq_len
-        spare = Buffer(nbytes, self._device) if slot.source in self._manifest.copied else None
-        return SlotMemory(slot.source, slot.target, slot, Buffer(nbytes, self._device, start), spare)
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens read, per text."""
+        return self.now.lengths
 
-    def bind(self, binding: ort.IOBinding, past: int, length: int) -> None:
-        """Bind every slot for a run that writes rows ``[past, length)``; output on the input's memory where proven."""
-        rows = self._cleaned(past, length, self._rows_to_bind(length))
-        if rows == self._bound:
+    # ---- a run ----
+
+    def before(self, new: Lengths) -> None:
+        """Make ready for a run that brings so many tokens to each text."""
+        self.recover()
+        for group in self.groups:
+            group.before(self.now.lengths, new)
+        self._running = (self.now.state, new)  # from here on something may be written
+
+    def count(self, new: Lengths) -> None:
+        """Let the run count. It does from one assignment on; if that is not reached, nothing happened."""
+        flip, lengths = self.now.state
+        self.now.state = (flip + 1, tuple(map(int.__add__, lengths, new)))
+        self.recover()
+
+    def recover(self) -> None:
+        """Bring everything in line after a run that counts, or one that stopped somewhere."""
+        if self._running is None:
             return
-        self._bound = None  # an interrupt half way must not leave a mixture that looks bound
-        for memory in self._slots:
-            kind = as_dtype(memory.slot.dtype).onnx
-            shape = [rows, *memory.slot.trailing]
-            written = memory.spare or memory.rows
-            binding.bind_input(memory.source, self._device, 0, kind, shape, memory.rows.address)
-            binding.bind_output(memory.target, self._device, 0, kind, shape, written.address)
-        self._bound = rows
+        (flip, past), new = self._running
+        counts = self.now.flip != flip
+        for group in self.groups:
+            (group.settle if counts else group.failed)(past, new)
+        self._running = None
 
-    def _cleaned(self, past: int, length: int, rows: int) -> int:
-        """Return how many rows to bind so that none beyond ``length`` holds what was forgotten.
+    # ---- rewinding ----
 
-        Such rows are masked, but a mask is no wall: one NaN in them, times a weight of zero, is NaN in every result.
-        They are zeroed; where the memory cannot be reached, they are left out.
+    def floor(self, text: int) -> int:
+        """Return the lowest length down to which a text can go back to every length."""
+        return max(group.floor(text) for group in self.groups)
+
+    def allows(self, text: int, to: int) -> bool:
+        """Return whether a text can go back to a length."""
+        return all(group.allows(text, to) for group in self.groups)
+
+    def reruns(self, text: int, to: int) -> bool:
+        """Return whether going there takes another run of the tokens since the last one began."""
+        return any(group.reruns(text, to) for group in self.groups)
+
+    def truncate(self, text: int, to: int) -> None:
+        """Go back to a length that is allowed and takes no run."""
+        for group in self.groups:
+            group.truncate(text, to)
+        flip, lengths = self.now.state
+        self.now.state = (flip, (*lengths[:text], to, *lengths[text + 1 :]))
+
+    # ---- copies and files ----
+
+    def forked(self, everything: bool = True) -> Self:
+        """Return memory of the same content; what neither writes both share.
+
+        Args:
+            everything: False leaves out the rows that no run writes over, to go back with :meth:`back`.
         """
-        first = self._clean if past == self._after else past  # elsewhere: after a truncate, or a run that failed
-        start, end = max(first, length), min(rows, self._written)
-        self._after, self._clean, self._written = length, past, max(self._written, length)
-        if start < end and self._manifest.lowering == "view":
-            for memory in self._slots:
-                size = memory.slot.bytes_per_row
-                if not memory.rows.clear(start * size, end * size):
-                    return length
-        self._clean = rows
-        return rows
+        other: Self = object.__new__(type(self))
+        other.now = Now(self.now.state)
+        other._running = None
+        kept = [group for group in self.groups if everything or type(group) is not Rows]
+        other.groups = [group.forked(other.now) for group in kept]
+        return other
 
-    def _rows_to_bind(self, length: int) -> int:
-        capacity = self._manifest.max_seq_len
-        if self._manifest.lowering == "buffer":
-            return capacity
-        return min(capacity, max(1, -(-length // STRIDE)) * STRIDE)
+    def back(self, to: CacheMemory) -> None:
+        """Go back to where ``forked(everything=False)`` was taken."""
+        self.recover()
+        for text, length in enumerate(to.lengths):
+            for group in self.groups:
+                if type(group) is Rows:
+                    group.truncate(text, length)
+        kept = iter(to.groups)
+        groups = [group if type(group) is Rows else next(kept) for group in self.groups]
+        for group in to.groups:
+            group.now = self.now
+            if (self.now.flip - to.now.flip) % 2:
+                for slot in group.slots:
+                    slot.buffers.reverse()
+        self.groups = groups
+        self.now.state = (self.now.flip, to.lengths)
 
-    def settle(self) -> None:
-        """After a run, let what was written to spare buffers be the rows."""
-        for memory in self._slots:
-            if memory.spare is not None:
-                self._bound = None  # first: an interrupt between the two must not leave the old binding trusted
-                memory.rows, memory.spare = memory.spare, memory.rows
+    def saved(self) -> Iterator[tuple[SlotMemory, Content]]:
+        """Yield every slot and what a file must hold of it."""
+        for group in self.groups:
+            yield from group.saved()
 
-    def first_rows(self, rows: int) -> Iterator[tuple[str, Bytes]]:
-        """Yield every slot's input name and a copy of the bytes of its first rows."""
-        for memory in self._slots:
-            yield memory.source, memory.rows.first(memory.slot.bytes_per_row * rows)
+    @property
+    def held(self) -> dict[str, list[int]]:
+        """Per slot that is a ring, the first position beyond the sinks that each text holds."""
+        rings = [group for group in self.groups if isinstance(group, Ring)]
+        return {slot.slot.source: ring.held for ring in rings for slot in ring.slots}
+
+    def restore(self, lengths: Lengths, contents: Mapping[str, Content], held: Mapping[str, list[int]]) -> None:
+        """Take what was saved, into memory that was never used."""
+        self.now.state = (0, tuple(lengths))
+        for group in self.groups:
+            for slot in group.slots:
+                group.restore(slot, contents[slot.slot.source])
+                if isinstance(group, Ring):
+                    group.held = held[slot.slot.source]
+
+    @property
+    def unfilled(self) -> list[str]:
+        """Inputs that are to be filled once and were not."""
+        return [source for group in self.groups if isinstance(group, Once) for source in group.missing]
+
+    def fill(self, contents: Mapping[str, Content]) -> None:
+        """Keep the rows of slots that are filled once, by input name."""
+        for group in self.groups:
+            for slot in group.slots:
+                if isinstance(group, Once) and slot.slot.source in contents:
+                    group.restore(slot, contents[slot.slot.source])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this memory alone holds."""
+        return sum(group.nbytes for group in self.groups)
+
+
+def _grouped(manifest: Manifest, place: Place, now: Now) -> list[Group]:
+    """Return the slots by how they live."""
+    alike: dict[tuple[Any, ...], list[Memory]] = {}
+    for slot in manifest.memory:
+        sizes = (slot.capacity, slot.window, slot.sinks) if slot.kind in ("rows", "window") else ()
+        alike.setdefault((slot.kind, slot.source in manifest.copied, *sizes), []).append(slot)
+    groups: list[Group] = []
+    for (kind, copied, *_), slots in alike.items():
+        if kind == "once":
+            groups.append(Once(place, now, slots))
+        elif kind == "state":
+            groups.append(Replaced(place, now, slots))
+        elif manifest.lowering == "concat":
+            groups.append(Joined(place, now, slots))
+        else:
+            groups.append((Rows if kind == "rows" else Ring)(place, now, slots, copied))
+    return groups
+
+
+class Bindings:
+    """What is bound to a session; binds what changed.
+
+    Args:
+        session: The session.
+        device: Where the cache lies.
+    """
+
+    def __init__(self, session: ort.InferenceSession, device: str) -> None:
+        self._device = device
+        self._bindings = [session.io_binding(), session.io_binding()]
+        self._keys: list[dict[Group, object]] = [{}, {}]
+        self._fed: list[dict[str, Array]] = [{}, {}]
+
+    def run(
+        self,
+        session: ort.InferenceSession,
+        memory: CacheMemory,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Array],
+    ) -> None:
+        """Run the session on a cache that was made ready.
+
+        Args:
+            session: The session.
+            memory: The cache.
+            inputs: C-contiguous arrays by input name. One that was bound before is read where it lies.
+            outputs: C-contiguous arrays to write to, by output name.
+
+        Raises:
+            ExportError: onnxruntime failed.
+        """
+        which = memory.now.flip % 2 if any(group.alternates for group in memory.groups) else 0
+        binding, keys, fed = self._bindings[which], self._keys[which], self._fed[which]
+        for group in memory.groups:
+            key = group.key()
+            if keys.get(group) != key:
+                keys.pop(group, None)  # an interrupt half way must not leave a mixture that looks bound
+                self._bind(binding, group)
+                keys[group] = key
+        # Elsewhere than on the host, numbers are taken over when they are bound.
+        known = fed if self._device == "cpu" else {}
+        left = {name: array for name, array in inputs.items() if known.get(name) is not array}
+        for name in left:
+            fed.pop(name, None)
+        run_bound(session, binding, left, outputs)
+        fed.update(left)
+
+    def _bind(self, binding: Any, group: Group) -> None:
+        leading = [] if group.place.batch is None else [group.place.batch]
+        device, flip = self._device, group.now.flip
+        for memory, rows, written in group.bound():
+            slot = memory.slot
+            shape = [*leading, *([] if rows is None else [rows]), *slot.trailing]
+            binding.bind_input(slot.source, device, 0, memory.kind, shape, memory.read(flip).address)
+            if slot.target:
+                shape = [*leading, *([] if written is None else [written]), *slot.trailing]
+                binding.bind_output(slot.target, device, 0, memory.kind, shape, memory.written(flip).address)
+
+
+__all__ = ["Bindings", "CacheMemory"]

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from lazygraph.errors import CacheError, CacheOverflowError, ExportError, IndexRangeError, OperandError
-from lazygraph.export.binding import Bytes, CacheMemory
-from lazygraph.export.manifest import MODEL, Manifest, check_fits, fingerprint, read_manifest
+from lazygraph.errors import CacheError, OperandError
+from lazygraph.export import running
+from lazygraph.export.manifest import Manifest
+from lazygraph.export.running import Ids, Logits, Runner, TokenIds
 from lazygraph.export.sampling import Sampler
-from lazygraph.export.session import open_session, run_bound
-from lazygraph.export.state import read_state, write_state
 from lazygraph.whole import whole
 
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
-Logits = np.ndarray[Any, np.dtype[np.float32]]
-Ids = np.ndarray[Any, np.dtype[np.int64]]
-TokenIds: TypeAlias = "Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]"
+@dataclass(frozen=True)
+class Verified:
+    """What a model says of proposed tokens.
 
-# A long prompt runs in pieces of so many tokens: its scores, heads x tokens x rows, would fill the memory in one.
-CHUNK = 512
+    Attributes:
+        accepted: How many of the proposed tokens, from the first on, the model would have chosen itself; they are read.
+        token: What it chooses after them: the next token, not read yet.
+        logits: ``float32 (k + 1, vocab_size)``: before each of the k proposed tokens, and after the last.
+    """
+
+    accepted: int
+    token: int
+    logits: Logits
 
 
 class Decoder:
@@ -36,64 +41,66 @@ class Decoder:
     Open one with :meth:`open`.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, session: InferenceSession, device: str) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self._session = session
-        self._device = device
-        self._start(CacheMemory(manifest, device), 0)
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
 
     @classmethod
-    def open(cls, folder: str | Path, provider: str = "cpu", threads: int | None = None) -> Self:
+    def open(
+        cls, folder: str | Path, provider: str = "cpu", threads: int | None = None, *, check_weights: bool = False
+    ) -> Self:
         """Return a decoder at length 0.
 
         Args:
             folder: What ``lazygraph export`` wrote.
             provider: ``cpu`` or ``cuda``.
             threads: Threads that onnxruntime computes with; its own choice when None.
+            check_weights: Read the weights file as a whole first and refuse it where a byte differs from what was
+                written. Without it a weights file that is missing, too short or another export's is found.
 
         Raises:
             ExportError: The folder is no export or is damaged, or onnxruntime is not there.
             UnsupportedError: The installed onnxruntime has no such provider.
-            OperandError: A provider that lazygraph does not know, or fewer than one thread.
+            OperandError: A provider that lazygraph does not know, fewer than one thread, or an export that runs
+                several texts at once.
         """
-        if threads is not None and (whole(threads) or 0) < 1:
-            raise OperandError(f"threads is {threads!r}", op="open", expected="an int of at least 1, or None")
-        place = Path(folder)
-        manifest = read_manifest(place)
-        model = place / MODEL
-        if not model.is_file():
-            raise ExportError(f"no {MODEL} in {place}", op="open", expected="a folder that `lazygraph export` wrote")
-        if fingerprint(model) != manifest.fingerprint:
-            raise ExportError(
-                f"{model} is not the file that the manifest describes",
-                op="open",
-                expected=f"SHA-256 {manifest.fingerprint}",
-                hint="export it again",
-            )
-        session = open_session(model, provider, threads=threads)
-        check_fits(manifest, session)
-        return cls(place, manifest, session, provider)
+        return cls(Runner.opened(Path(folder), provider, threads, check_weights))
 
-    def _start(self, memory: CacheMemory, length: int) -> None:
-        self._memory = memory
-        self._length = length
-        self._binding = self._session.io_binding()
+    @property
+    def folder(self) -> Path:
+        """The export."""
+        return self._runner.folder
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the export is."""
+        return self._runner.manifest
 
     @property
     def length(self) -> int:
         """Tokens read so far: rows of the cache that count."""
-        return self._length
+        return self._runner.memory.lengths[0]
 
     @property
     def max_seq_len(self) -> int:
         """Tokens that the cache has room for."""
         return self.manifest.max_seq_len
 
+    @property
+    def rewindable(self) -> int:
+        """Tokens that :meth:`truncate` can go back, each number from 0 on: all but where windows or states forget."""
+        return self.length - self._runner.floor(0)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of cache memory that this decoder shares with no fork, touched or not."""
+        return self._runner.memory.nbytes
+
     def __repr__(self) -> str:
         m = self.manifest
         cost = f"{m.bytes_per_token:,} cache bytes per token"
-        return f"Decoder({m.model_type}, {self._length}/{m.max_seq_len} tokens, {cost})"
+        return f"Decoder({m.model_type}, {self.length}/{m.max_seq_len} tokens, {cost})"
+
+    # ---- reading ----
 
     def append(self, token_ids: TokenIds, logits: Literal["all", "last"] = "all") -> Logits:
         """Read tokens and return the logits after each (or after the last).
@@ -109,70 +116,154 @@ class Decoder:
             OperandError: No token, or ids that are no whole numbers.
             IndexRangeError: An id outside the vocabulary.
             CacheOverflowError: More tokens than there is room for.
+            CacheError: Slots that are to be filled once are empty.
             ExportError: onnxruntime failed. In every case the decoder is as before.
         """
-        ids = self._checked_ids(token_ids)
+        ids = self._runner.checked_ids(token_ids, self.length, "append")
         if not isinstance(logits, str) or logits not in ("all", "last"):
             raise OperandError(f"logits is {logits!r}", op="append", expected="'all' or 'last'")
-        first = 0 if logits == "all" else len(ids) - 1
-        out = np.empty((len(ids) - first, self.manifest.vocab_size), np.float32)
+        self._runner.check_filled("append")
+        return self._append(ids, 0 if logits == "all" else len(ids) - 1)
 
-        for start in range(0, len(ids), CHUNK):
-            end = min(start + CHUNK, len(ids))
-            self._step(ids[start:end], self._length + start, out[max(start - first, 0) : max(end - first, 0)])
-        self._length += len(ids)
+    def _append(self, ids: Ids, first: int) -> Logits:
+        """Read checked ids; return the logits from the ``first`` on."""
+        runner, chunk = self._runner, running.CHUNK
+        out = np.empty((len(ids) - first, self.manifest.vocab_size), np.float32)
+        mark = runner.mark() if len(ids) > chunk else None
+        try:
+            for start in range(0, len(ids), chunk):
+                end = min(start + chunk, len(ids))
+                part = out[max(start - first, 0) : max(end - first, 0)]
+                runner.run(ids[start:end], (end - start,), end - start - len(part), part)
+        except BaseException:
+            if mark is not None:
+                runner.back(mark)
+            raise
         return out
 
-    def _step(self, ids: Ids, past: int, out: Logits) -> None:
-        """Run the graph once: write the rows of ``ids`` from row ``past`` on, and the last logits to ``out``."""
-        inputs = {
-            "input_ids": ids,
-            "past_len": np.array(past, np.int64),
-            "logits_from": np.array(len(ids) - len(out), np.int64),
-        }
-        self._memory.bind(self._binding, past, past + len(ids))
-        run_bound(self._session, self._binding, inputs, {"logits": out})
-        self._memory.settle()
+    def verify(
+        self, token_ids: TokenIds, proposed: TokenIds, choose: Callable[[Logits], int] | None = None
+    ) -> Verified:
+        """Read tokens, then as many of the proposed ones as the model would have chosen: speculative decoding.
+
+        All are read in one run, and what is not accepted is forgotten again. The result is the same, token for token,
+        as reading one at a time and choosing.
+
+        Args:
+            token_ids: Tokens that are certain: usually the one last chosen. At least one.
+            proposed: ``k`` tokens that somebody guesses come next, perhaps none.
+            choose: Given ``float32 (vocab_size,)``, returns the next token; the most likely one when None. It is
+                called once per accepted token, and once more.
+
+        Raises:
+            OperandError: No certain token, or ids that are no whole numbers.
+            IndexRangeError: An id outside the vocabulary.
+            CacheOverflowError: More tokens than there is room for.
+            CacheError: Slots that are to be filled once are empty; or more tokens than the model can go back over:
+                those of one run (512), and of a full window no more than it has rows.
+            ExportError: onnxruntime failed. In every case the decoder is as before.
+        """
+        runner, before = self._runner, self.length
+        certain = runner.checked_ids(token_ids, before, "verify")
+        guessed = runner.checked_ids(proposed, before + len(certain), "verify", may_be_empty=True)
+        runner.check_filled("verify")
+        ids = np.concatenate([certain, guessed])
+        reach = runner.reach(len(ids))
+        if len(guessed) >= reach:
+            raise CacheError(
+                f"verify {len(guessed)} proposed tokens",
+                op="verify",
+                expected=f"at most {reach - 1}: this model cannot go back over more of one run",
+                wanted=reach - 1,
+                got=len(guessed),
+            )
+        # Certain tokens that do not fit into one run with the guesses are read before.
+        head = len(certain) - 1 if len(ids) > reach else 0
+        mark = runner.mark() if head else None
+        try:
+            if head:
+                self._append(certain[:head], head - 1)
+            logits = self._append(ids[head:], len(certain) - 1 - head)
+            chosen = choose or (lambda row: int(np.argmax(row)))
+            accepted, token = 0, chosen(logits[0])
+            while accepted < len(guessed) and token == guessed[accepted]:
+                accepted += 1
+                token = chosen(logits[accepted])
+            self.truncate(before + len(certain) + accepted)
+        except BaseException:
+            if mark is not None:
+                runner.back(mark)
+            elif self.length > before:
+                self.truncate(before)
+            raise
+        return Verified(accepted, int(token), logits)
+
+    def fill(self, rows: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Give the slots that are filled once what they hold: the keys and values of an encoder's output, say.
+
+        Args:
+            rows: Per input name, ``(rows, *trailing)`` of the slot's element type. Slots may be filled in several
+                calls, and again, as long as no token was read.
+
+        Raises:
+            CacheError: A name of no such slot, rows of another shape or type, or tokens were read already.
+            CacheOverflowError: More rows than the slot has room for. In every case nothing is changed.
+        """
+        self._runner.fill(rows)
+
+    # ---- going back and aside ----
 
     def truncate(self, length: int) -> None:
         """Forget every token from ``length`` on; what is appended next is as if they had never been read.
 
+        Where the model keeps a window or a state, older rows are gone for good: :attr:`rewindable` says how far back
+        one can go. The last run (of up to 512 tokens; of a full window no more than it has rows) can always be undone,
+        as a whole and in part. With a state, undoing it in part runs the tokens again that stay.
+
         Raises:
-            CacheError: ``length`` is not in ``[0, self.length]``.
+            CacheError: ``length`` is not in ``[0, self.length]``, or what is needed to go on from there is gone.
+            ExportError: Tokens had to run again and onnxruntime failed; the decoder is then where that run began.
         """
         kept = whole(length)
-        if kept is None or not 0 <= kept <= self._length:
+        if kept is None or not 0 <= kept <= self.length:
             raise CacheError(
-                f"truncate to {length!r} of {self._length} tokens",
+                f"truncate to {length!r} of {self.length} tokens",
                 op="truncate",
-                expected=f"an int in [0, {self._length}]",
-                wanted=self._length,
+                expected=f"an int in [0, {self.length}]",
+                wanted=self.length,
                 got=length,
             )
-        self._length = kept
+        self._runner.truncate([kept])
 
     def fork(self) -> Self:
-        """Return a second decoder at the same place; the two go on independently and share the weights."""
-        other = object.__new__(type(self))
-        other.folder, other.manifest = self.folder, self.manifest
-        other._session, other._device = self._session, self._device
-        rows: dict[str, Bytes] = dict(self._memory.first_rows(self._length))
-        other._start(CacheMemory(self.manifest, self._device, rows), self._length)
-        return other
+        """Return a second decoder at the same place; the two go on independently.
+
+        They share the weights, and the cache until one of them reads on: that one then copies the rows that count.
+        """
+        return type(self)(self._runner.forked())
+
+    # ---- files ----
 
     def save(self, file: str | Path) -> None:
-        """Write the state to a file, whole or not at all: the tokens' rows, and which model they belong to.
+        """Write the state to a file, whole or not at all: what the cache holds, and which model it belongs to.
 
         Raises:
             ExportError: The file cannot be written; an older one there is unchanged.
 
         Spec: the safetensors format.
         """
-        length = self._length
-        write_state(Path(file), self.manifest, length, lambda: self._memory.first_rows(length))
+        self._runner.save(Path(file))
 
     @classmethod
-    def restore(cls, folder: str | Path, file: str | Path, provider: str = "cpu", threads: int | None = None) -> Self:
+    def restore(
+        cls,
+        folder: str | Path,
+        file: str | Path,
+        provider: str = "cpu",
+        threads: int | None = None,
+        *,
+        check_weights: bool = False,
+    ) -> Self:
         """Return a decoder at the state that :meth:`save` wrote, as if it had read the tokens again.
 
         Args:
@@ -180,14 +271,14 @@ class Decoder:
             file: What ``save`` wrote.
             provider: As for :meth:`open`.
             threads: As for :meth:`open`.
+            check_weights: As for :meth:`open`.
 
         Raises:
             ExportError: As for :meth:`open`; or the file is missing, damaged, or the state of another model.
         """
-        length, rows = read_state(Path(file), read_manifest(Path(folder)))
-        decoder = cls.open(folder, provider, threads)
-        decoder._start(CacheMemory(decoder.manifest, provider, rows), length)
-        return decoder
+        return cls(Runner.restored(Path(folder), Path(file), provider, threads, check_weights))
+
+    # ---- generating ----
 
     def generate(
         self,
@@ -225,7 +316,7 @@ class Decoder:
             raise OperandError(f"max_new_tokens is {max_new_tokens!r}", op="generate", expected="an int of at least 0")
         sampler = Sampler(temperature, top_p, top_k, seed)
         stops = frozenset(self.manifest.stop_ids) if stop_ids is None else _stops(stop_ids)
-        prompt = self._checked_ids(token_ids)
+        prompt = self._runner.checked_ids(token_ids, self.length, "generate")
         return self._generate(prompt, at_most, sampler, stops, on_token)
 
     def _generate(
@@ -244,45 +335,9 @@ class Decoder:
             if on_token is not None:
                 on_token(token)
             yield token
-            if made + 1 == max_new_tokens or self._length == self.max_seq_len:
+            if made + 1 == max_new_tokens or self.length == self.max_seq_len:
                 return
             row = self.append([token], logits="last")[0]
-
-    def _checked_ids(self, token_ids: TokenIds) -> Ids:
-        given = _array(token_ids)
-        if given is None or given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
-            shown = "no whole numbers" if given is None or given.dtype.kind not in "iu" else f"{given.ndim} axes"
-            what = "no token" if given is not None and given.size == 0 else shown
-            raise OperandError(what, op="append", expected="a flat list of at least one token id, whole numbers")
-        vocab = self.manifest.vocab_size
-        wrong = given[(given < 0) | (given >= vocab)]
-        if wrong.size:
-            raise IndexRangeError(
-                f"token id {int(wrong[0])} of a vocabulary of {vocab}",
-                op="append",
-                expected=f"ids in [0, {vocab})",
-                index=int(wrong[0]),
-            )
-        if self._length + given.size > self.max_seq_len:
-            raise CacheOverflowError(
-                f"{given.size} tokens after {self._length} pass the end at {self.max_seq_len}",
-                op="append",
-                expected=f"length + new tokens <= {self.max_seq_len}",
-                hint="export with a larger --max-seq-len, or truncate",
-                wanted=self.max_seq_len,
-                got=self._length + given.size,
-            )
-        return np.ascontiguousarray(given, dtype=np.int64)
-
-
-def _array(token_ids: Any) -> np.ndarray[Any, Any] | None:
-    """Return the ids as an array, or None where they are no flat list of numbers; a bool among them is none."""
-    if isinstance(token_ids, Sequence) and any(isinstance(token, (bool, np.bool_)) for token in token_ids):
-        return None
-    try:
-        return np.asarray(token_ids)
-    except ValueError:  # nested, and not evenly
-        return None
 
 
 def _stops(stop_ids: Any) -> frozenset[int]:
@@ -290,3 +345,6 @@ def _stops(stop_ids: Any) -> frozenset[int]:
     if None in numbers:
         raise OperandError(f"stop_ids is {stop_ids!r}", op="generate", expected="a list of token ids, perhaps empty")
     return frozenset(number for number in numbers if number is not None)
+
+
+__all__ = ["Decoder", "Verified"]

@@ -1,7 +1,8 @@
-"""A decoder's state in a file: the rows that count, in the safetensors layout, bound to the model that made them.
+"""A decoder's state in a file: what its slots hold, in the safetensors layout, bound to the model that made it.
 
-The file holds one tensor per slot, ``past.<layer>.<slot>`` of shape ``[length, *trailing]``, and in its metadata the
-fingerprint of the model, the length, and the SHA-256 of all rows: nothing of another model or damaged is ever restored.
+The file holds one tensor per slot, ``past.<layer>.<slot>`` of shape ``[rows, *trailing]`` (a state ``[*trailing]``;
+with a batch axis before them where the graph has one), and in its metadata the fingerprint of the model, the lengths,
+and the SHA-256 of all that: nothing of another model or damaged is ever restored.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -17,11 +20,11 @@ import numpy as np
 
 from lazygraph.errors import ExportError
 from lazygraph.export import files
+from lazygraph.export.buffers import Content
 from lazygraph.export.manifest import Manifest
+from lazygraph.memory import Memory
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-
-KIND = "lazygraph-decoder-1"
+KIND = "lazygraph-decoder-2"
 # safetensors' names of element types.
 _TYPES = {
     "float64": "F64",
@@ -37,43 +40,68 @@ _TYPES = {
 _HEADER_LIMIT = 100_000_000
 
 
-def write_state(place: Path, manifest: Manifest, length: int, rows: Callable[[], Iterable[tuple[str, Bytes]]]) -> None:
-    """Write the rows that count to a file, whole or not at all.
+@dataclass(frozen=True)
+class State:
+    """What a file holds.
+
+    Attributes:
+        lengths: Tokens read, per text.
+        held: Per slot that is a ring, the first position beyond the sinks that each text holds.
+        contents: Per slot's input name, uint8 ``(texts, rows, bytes per row)``.
+    """
+
+    lengths: tuple[int, ...]
+    held: dict[str, list[int]]
+    contents: dict[str, Content]
+
+
+def write_state(
+    place: Path,
+    manifest: Manifest,
+    lengths: Sequence[int],
+    held: dict[str, list[int]],
+    rows: Callable[[], Iterable[tuple[Memory, Content]]],
+) -> None:
+    """Write a state to a file, whole or not at all.
 
     Args:
         place: The file; its folder must exist.
         manifest: What the model is.
-        length: Rows that count.
-        rows: Gives every slot's input name and the bytes of its rows, in the manifest's order; called twice.
+        lengths: Tokens read, per text.
+        held: Per slot that is a ring, the first position beyond the sinks that each text holds.
+        rows: Gives every slot and what it holds, uint8 ``(texts, rows, bytes per row)``; called several times.
 
     Raises:
         ExportError: The file cannot be written; an older one there is unchanged.
 
     Spec: the safetensors format.
     """
-    digest = hashlib.sha256()
-    for _, content in rows():
-        digest.update(content.data)
+    counts = {slot.source: content.shape[1] for slot, content in rows()}
     facts = {
         "format": KIND,
         "fingerprint": manifest.fingerprint,
         "model_type": manifest.model_type,
-        "length": str(length),
-        "sha256": digest.hexdigest(),
+        "length": ",".join(map(str, lengths)),
+        "held": json.dumps(held, separators=(",", ":")),
     }
-    header = json.dumps({"__metadata__": facts, **_tensors(manifest, length)}, separators=(",", ":")).encode()
+    digest = _digest(facts)
+    for _, content in rows():
+        digest.update(np.ascontiguousarray(content).data)
+    facts["sha256"] = digest.hexdigest()
+    listed = {"__metadata__": facts, **_tensors(manifest, len(lengths), counts)}
+    header = json.dumps(listed, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     with files.draft(place) as draft:
         draft.file.write(struct.pack("<Q", len(header)) + header)
         for _, content in rows():
-            draft.file.write(content.data)
+            draft.file.write(np.ascontiguousarray(content).data)
         draft.settle()
         draft.publish()
     files.settle_folder(place.parent)
 
 
-def read_state(place: Path, manifest: Manifest) -> tuple[int, dict[str, Bytes]]:
-    """Return the rows that count and, per slot's input name, the bytes of its rows.
+def read_state(place: Path, manifest: Manifest) -> State:
+    """Return what a file holds.
 
     Raises:
         ExportError: There is no such file, it is damaged or no decoder's state, or it is another model's.
@@ -89,7 +117,7 @@ def read_state(place: Path, manifest: Manifest) -> tuple[int, dict[str, Bytes]]:
         ) from None
 
 
-def _read(place: Path, stream: BinaryIO, manifest: Manifest) -> tuple[int, dict[str, Bytes]]:
+def _read(place: Path, stream: BinaryIO, manifest: Manifest) -> State:
     header = _header(place, stream)
     facts = header.pop("__metadata__", None)
     if not isinstance(facts, dict) or facts.get("format") != KIND:
@@ -105,24 +133,54 @@ def _read(place: Path, stream: BinaryIO, manifest: Manifest) -> tuple[int, dict[
             expected="the export whose decoder was saved",
             hint="a new export of the same checkpoint is another model: read the tokens again",
         )
-    text = str(facts.get("length"))
-    length = int(text) if text.isdecimal() and len(text) < 19 else -1
-    if not 0 <= length <= manifest.max_seq_len or header != _tensors(manifest, length):
+    lengths = _lengths(str(facts.get("length")), manifest)
+    counts = _counts(header, manifest, lengths) if lengths else None
+    if lengths is None or counts is None or header != _tensors(manifest, len(lengths), counts):
         _refuse_damaged(place, "its header does not fit the model")
 
-    digest = hashlib.sha256()
-    rows: dict[str, Bytes] = {}
-    for source, nbytes in _sizes(manifest, length):
-        content = np.frombuffer(stream.read(nbytes), np.uint8)
-        if content.size != nbytes:
+    digest = _digest(facts)
+    contents: dict[str, Content] = {}
+    for slot in manifest.memory:
+        shape = (len(lengths), counts[slot.source], slot.bytes_per_row)
+        content = np.frombuffer(stream.read(prod(shape)), np.uint8)
+        if content.size != prod(shape):
             _refuse_damaged(place, "it is too short")
         digest.update(content.data)
-        rows[source] = content
+        contents[slot.source] = content.reshape(shape)
     if stream.read(1):
         _refuse_damaged(place, "it is too long")
     if digest.hexdigest() != facts.get("sha256"):
-        _refuse_damaged(place, "its rows are not those that were saved")
-    return length, rows
+        _refuse_damaged(place, "its content is not what was saved")
+    return State(lengths, json.loads(facts["held"]), contents)  # as saved: the digest covers it
+
+
+def _digest(facts: dict[str, Any]) -> Any:
+    """Return a digest that has seen what the rows mean; theirs follows."""
+    return hashlib.sha256(f"{facts.get('length')} {facts.get('held')} ".encode())
+
+
+def _lengths(text: str, manifest: Manifest) -> tuple[int, ...] | None:
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 19 for part in parts):
+        return None
+    lengths = tuple(map(int, parts))
+    fits = max(lengths) <= manifest.max_seq_len and (manifest.batch or len(lengths) == 1)
+    return lengths if fits else None
+
+
+def _counts(header: dict[str, Any], manifest: Manifest, lengths: tuple[int, ...]) -> dict[str, int] | None:
+    """Return the rows of each slot's tensor: they follow from the lengths, but for slots that are filled once."""
+    counts = {slot.source: slot.kept_rows(max(lengths)) for slot in manifest.memory}
+    for slot in manifest.memory:
+        if slot.kind == "once":
+            entry = header.get(slot.source)
+            shape = entry.get("shape") if isinstance(entry, dict) else None
+            axis = 1 if manifest.batch else 0
+            rows = shape[axis] if isinstance(shape, list) and len(shape) > axis else None
+            if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= slot.capacity:
+                return None
+            counts[slot.source] = rows
+    return counts
 
 
 def _header(place: Path, stream: BinaryIO) -> dict[str, Any]:
@@ -146,24 +204,22 @@ def _refuse_damaged(place: Path, what: str) -> NoReturn:
     raise ExportError(f"{place} is damaged: {what}", op="restore", expected="the file as Decoder.save wrote it")
 
 
-def _sizes(manifest: Manifest, length: int) -> Iterator[tuple[str, int]]:
-    for slot in manifest.memory:
-        yield slot.source, slot.bytes_per_row * length
-
-
-def _tensors(manifest: Manifest, length: int) -> dict[str, Any]:
-    """Return the header's entries: they follow from the model and the length alone."""
+def _tensors(manifest: Manifest, texts: int, counts: dict[str, int]) -> dict[str, Any]:
+    """Return the header's entries: they follow from the model and how much there is of it."""
     entries: dict[str, Any] = {}
     offset = 0
+    leading = [texts] if manifest.batch else []
     for slot in manifest.memory:
-        end = offset + slot.bytes_per_row * length
+        count = counts[slot.source]
+        end = offset + texts * count * slot.bytes_per_row
+        rows = [] if slot.kind == "state" else [count]
         entries[slot.source] = {
             "dtype": _TYPES.get(slot.dtype, slot.dtype.upper()),
-            "shape": [length, *slot.trailing],
+            "shape": [*leading, *rows, *slot.trailing],
             "data_offsets": [offset, end],
         }
         offset = end
     return entries
 
 
-__all__ = ["read_state", "write_state"]
+__all__ = ["State", "read_state", "write_state"]

@@ -52,6 +52,10 @@ class Memory:
         """Bytes at full capacity, per batch row."""
         return self.bytes_per_row * self.capacity
 
+    def kept_rows(self, length: int) -> int:
+        """Return the rows that a text of so many tokens has in it; a state is one."""
+        return 1 if self.kind == "state" else min(self.capacity, length)
+
 
 def shares(slot: Memory, lowering: Lowering) -> bool:
     """Return whether a slot's output may have its input's memory as far as its sizes go: both are equally large."""

@@ -479,13 +479,11 @@ def test_an_interrupt_while_memories_change_places_leaves_the_state_whole(
 ) -> None:
     decoder, _ = counting_decoder(tmp_path / "export", old=True)
     decoder.append(TOKENS[:3])
-    settle = decoder._memory.settle
 
-    def settle_then_stop() -> None:
-        settle()
+    def stop(new: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decoder._memory, "settle", settle_then_stop)
+    monkeypatch.setattr(decoder._runner.memory, "count", stop)
     with pytest.raises(KeyboardInterrupt):
         decoder.append([0])
     monkeypatch.undo()

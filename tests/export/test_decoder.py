@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule, run_state_m
 from safetensors.numpy import load_file, save_file
 
 import lazygraph as lg
-from lazygraph.export import decoder as decoder_module
+from lazygraph.export import binding, running
 from lazygraph.export.session import run_bound
 
 Array = np.ndarray[Any, Any]
@@ -341,7 +341,7 @@ def test_a_prompt_longer_than_one_run_takes_is_one_append(
 ) -> None:
     tokens = (golden.tokens * 5)[:CAPACITY]
     wanted = fresh(golden, tokens)
-    monkeypatch.setattr(decoder_module, "CHUNK", 7)
+    monkeypatch.setattr(running, "CHUNK", 7)
     close(decoder.append(tokens[:50]), wanted[:50])
     close(decoder.append(tokens[50:64], logits="last"), wanted[63:64])
     close(decoder.append(tokens[64:]), wanted[64:])
@@ -356,7 +356,7 @@ def test_a_prompt_longer_than_one_run_takes_is_one_append(
         run(*args)
 
     decoder.truncate(9)
-    monkeypatch.setattr(decoder_module, "run_bound", failing)
+    monkeypatch.setattr(binding, "run_bound", failing)
     with pytest.raises(KeyboardInterrupt):
         decoder.append([1] * 30)
     monkeypatch.undo()
@@ -387,24 +387,24 @@ def test_a_run_that_fails_leaves_the_state_whole(
     golden: Golden, decoder: lg.Decoder, error: BaseException, after: bool
 ) -> None:
     decoder.append(golden.prompt)
-    session = decoder._session
+    session = decoder._runner.session
     for tokens in ([159], [1] * 70, [2, 3]):
-        decoder._session = Failing(session, error, after)
+        decoder._runner.session = Failing(session, error, after)
         with pytest.raises(lg.ExportError if type(error) is RuntimeError else type(error)):
             decoder.append(tokens)
         assert decoder.length == 9
-    decoder._session = session
+    decoder._runner.session = session
     whole_after(decoder, golden.prompt, golden)
 
 
 def test_a_run_that_failed_half_way_leaves_no_nan_behind(golden: Golden, tmp_path: Path) -> None:
     decoder = lg.Decoder.open(spoilt_export(golden, tmp_path), threads=1)
     decoder.append(golden.prompt)
-    session = decoder._session
-    decoder._session = Failing(session, KeyboardInterrupt(), True)
+    session = decoder._runner.session
+    decoder._runner.session = Failing(session, KeyboardInterrupt(), True)
     with pytest.raises(KeyboardInterrupt):
         decoder.append([SPOILT] * 20)
-    decoder._session = session
+    decoder._runner.session = session
     close(decoder.append(golden.tokens[9:10]), golden.logits[9:10])
     close(decoder.append(golden.tokens[10:32]), golden.logits[10:32])
 
@@ -413,7 +413,8 @@ def test_an_interrupt_while_memory_is_bound_leaves_the_state_whole(
     golden: Golden, decoder: lg.Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoder.append(golden.prompt)
-    real = decoder._binding
+    bindings = decoder._runner._bindings
+    real = bindings._bindings[0]
 
     class Stopping:
         calls = 0
@@ -427,10 +428,10 @@ def test_an_interrupt_while_memory_is_bound_leaves_the_state_whole(
                 raise KeyboardInterrupt
             real.bind_output(*args)
 
-    decoder._binding = Stopping()
+    bindings._bindings[0] = Stopping()
     with pytest.raises(KeyboardInterrupt):
         decoder.append([1] * 70)
-    decoder._binding = real
+    bindings._bindings[0] = real
     whole_after(decoder, golden.prompt, golden)
 
 
@@ -720,11 +721,11 @@ class DecoderMachine(RuleBasedStateMachine):
         decoder, read = self.held[which]
         if len(read) + count > CAPACITY:
             return
-        session = decoder._session
-        decoder._session = Failing(session, KeyboardInterrupt(), after)
+        session = decoder._runner.session
+        decoder._runner.session = Failing(session, KeyboardInterrupt(), after)
         with pytest.raises(KeyboardInterrupt):
             decoder.append([SPOILT] * count)
-        decoder._session = session
+        decoder._runner.session = session
 
     def teardown(self) -> None:
         for decoder, read in self.held:

@@ -135,12 +135,19 @@ def edited(export: Path, edit: Edit) -> None:
         (lambda m: m["memory"][1].update(dtype="float16"), "disagree about past.0.v"),
         (lambda m: m["memory"][1].update(source="past.0.w"), "disagree about past.0.w"),
         (lambda m: m["memory"][1].update(target="present.0.w"), "disagree about present.0.w"),
-        (lambda m: m.update(batch=True), "disagree about input_ids"),
     ],
 )
 def test_a_manifest_that_does_not_describe_the_model(export: Path, edit: Edit, what: str) -> None:
     edited(export, edit)
     refused(export, what)
+
+
+def test_an_export_of_several_texts_is_no_decoders(export: Path) -> None:
+    edited(export, lambda m: m.update(batch=True))
+    with pytest.raises(lg.OperandError) as caught:
+        opened(export)
+    assert caught.value.what == "the export runs several texts at once"
+    assert caught.value.expected == "lg.BatchDecoder for it"
 
 
 def test_the_message_of_a_manifest_that_does_not_describe_the_model(export: Path) -> None:
@@ -362,13 +369,13 @@ def test_any_damage_is_noticed(exports: dict[str, Path], saved: Path, tmp_path: 
     manifest = read_manifest(exports["llama"])
     wanted = state.read_state(saved, manifest)
     try:
-        length, rows = state.read_state(spoilt, manifest)
+        got = state.read_state(spoilt, manifest)
     except lg.ExportError as error:
         assert error.op == "restore"
     else:
         # only a change that says the same: a space, or the name that people read
-        assert kind == "header" and length == wanted[0]
-        assert all((rows[name] == wanted[1][name]).all() for name in wanted[1])
+        assert kind == "header" and (got.lengths, got.held) == (wanted.lengths, wanted.held)
+        assert all((got.contents[name] == wanted.contents[name]).all() for name in wanted.contents)
 
 
 @pytest.mark.parametrize("length", ["-1", "151", "4", "6", "5.0", "x", "", "9" * 30])
@@ -390,11 +397,14 @@ def test_states_keep_element_types_that_numpy_lacks(exports: dict[str, Path], tm
         Memory("past.0.s", "present.0.s", 0, "s", "rows", "float8_e5m2", (), CAPACITY),
     )
     manifest = replace(read_manifest(exports["llama"]), memory=memory)
-    rows = {"past.0.c": np.arange(12, dtype=np.uint8), "past.0.s": np.arange(2, dtype=np.uint8)}
-    state.write_state(tmp_path / "state", manifest, 2, rows.items)
-    length, got = state.read_state(tmp_path / "state", manifest)
-    assert length == 2 and got.keys() == rows.keys()
-    assert all((got[name] == rows[name]).all() for name in rows)
+    rows = {
+        "past.0.c": np.arange(12, dtype=np.uint8).reshape(1, 2, 6),
+        "past.0.s": np.arange(2, dtype=np.uint8).reshape(1, 2, 1),
+    }
+    state.write_state(tmp_path / "state", manifest, [2], {}, lambda: [(slot, rows[slot.source]) for slot in memory])
+    got = state.read_state(tmp_path / "state", manifest)
+    assert got.lengths == (2,) and got.contents.keys() == rows.keys()
+    assert all((got.contents[name] == rows[name]).all() for name in rows)
     with safe_open(tmp_path / "state", "numpy") as file:
         assert {name: file.get_slice(name).get_dtype() for name in rows} == {"past.0.c": "BF16", "past.0.s": "F8_E5M2"}
         assert file.get_slice("past.0.c").get_shape() == [2, 3]
