@@ -27,7 +27,7 @@ def inline(
     keep their names where they are free, and are stored once however often a model is inlined.
 
     Args:
-        model: What ``lg.load`` returned.
+        model: What ``lg.load`` returned, or ``lg.Loaded.of`` made of outputs.
         given: By input, the tensor that stands for it.
         prefix: Put before the names of weights and values.
         more: As ``given``, for inputs whose names are Python names.
@@ -65,7 +65,9 @@ def _graph_of(model: Loaded, tensors: Mapping[str, Tensor]) -> Graph:
     """Return the graph that all the tensors are of."""
     if not isinstance(model, Loaded):
         raise OperandError(
-            f"{type(model).__name__} is no loaded model", op="inline", expected="what lg.load(path) returns"
+            f"{type(model).__name__} is no loaded model",
+            op="inline",
+            expected="what lg.load(path) returns, or lg.Loaded.of(outputs)",
         )
     for name, tensor in tensors.items():
         if name not in model.inputs:
@@ -125,6 +127,17 @@ def _bound_sizes(model: Loaded, tensors: Mapping[str, Tensor]) -> dict[str, Size
         if isinstance(size, Dim) and _is_name(size) and str(size) not in found:
             found[str(size)], told_by[str(size)] = given, f"axis {axis} of {name}"
     for name, axis, size, given in pairs:
+        low, high = dims.bounds(size)
+        ends = [dims.at_most(low or 0, given), True if high is None else dims.at_most(given, high)]
+        if isinstance(size, Dim) and not dims.is_unknown(given) and ends != [True, True]:
+            within = f"[{low}, {'...' if high is None else high}]"
+            raise ShapeError(
+                f"axis {axis} of {name} is {size} within {within}, and {given} is given",
+                op="inline",
+                operands={name: describe(model.inputs[name]), "given": describe(tensors[name])},
+                expected="a size within the bounds that the model was built for",
+                hint=f"lg.size('name', min={low}{'' if high is None else f', max={high}'}) states bounds",
+            )
         became = _resized(size, found)
         if dims.equal(became, given) is True or dims.is_unknown(given) or dims.is_unknown(became):
             continue

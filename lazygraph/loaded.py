@@ -15,7 +15,8 @@ from lazygraph.dtypes import DTypeLike, as_dtype, float32
 from lazygraph.errors import DTypeError, OperandError, ShapeError
 from lazygraph.graph import Graph, Numbers
 from lazygraph.ops.logic import cast
-from lazygraph.origins import Constant, Input, Node, describe, frozen_array, near_names, reached, shape_text
+from lazygraph.origins import Constant, Input, Node, describe, frozen_array, near_names, reached, same_graph, shape_text
+from lazygraph.patterns import Kind, Pattern
 from lazygraph.rebuild import Rebuild
 from lazygraph.tensor import Tensor
 
@@ -26,7 +27,8 @@ SMALL_WEIGHT = 1024
 class Loaded:
     """A graph with the names that its file gave it. It never changes: an edit gives another one.
 
-    ``loaded["name"]`` is any value of the graph by its name, so that building goes on from there.
+    ``loaded["name"]`` is any value of the graph by its name, so that building goes on from there. A graph that was just
+    built is edited in the same way: :meth:`of` takes its outputs.
 
     Attributes:
         graph: The graph that all the tensors belong to.
@@ -55,18 +57,45 @@ class Loaded:
         self.notes = tuple(notes)
         self._met = set() if met is None else met
 
+    @classmethod
+    def of(cls, outputs: Mapping[str, Tensor], values: Mapping[str, Tensor] | None = None) -> Loaded:
+        """Return outputs that were built here as a model, to be inlined or edited as one from a file is.
+
+        Args:
+            outputs: Tensors of one graph by output name.
+            values: Further results that edits call by name; inputs, named constants and outputs have theirs.
+
+        Raises:
+            OperandError: No outputs, or what is none.
+            GraphMismatchError: They are of different graphs.
+        """
+        given = {**(values or {}), **outputs}
+        if not outputs or not all(isinstance(tensor, Tensor) for tensor in given.values()):
+            raise OperandError(f"{outputs!r} are no outputs", op="of", expected="tensors by output name")
+        graph = same_graph("of", list(given.values()))
+        named = {
+            origin.name: tensor for origin, tensor in reached(outputs.values()).items() if type(origin) is Constant
+        }
+        constants = {name: tensor for name, tensor in named.items() if name}
+        return cls(graph, graph.inputs, outputs, {**graph.inputs, **constants, **given}, "a graph of this program")
+
     def __getitem__(self, name: str) -> Tensor:
         found = self.values.get(name)
         if found is None:
             found = self.outputs.get(name)
         if found is None:
-            raise OperandError(
-                f"{name!r} is no value of {self.source}",
-                op="loaded",
-                expected="the name of an input, a weight or a result",
-                hint=near_names(name, self.values),
-            )
+            raise self._unknown("loaded", "value", name, self.values)
         return found
+
+    def _unknown(self, op: str, kind: str, name: object, names: Iterable[str]) -> OperandError:
+        """Return the error of a name that nothing of this kind has."""
+        some = list(names)
+        return OperandError(
+            f"{name!r} is no {kind} of {self.source}",
+            op=op,
+            expected=f"one of {', '.join(some)}" if 0 < len(some) <= 8 else f"the name of a {kind}",
+            hint=near_names(name, some),
+        )
 
     @property
     def equal_sizes(self) -> list[tuple[str, str]]:
@@ -92,12 +121,7 @@ class Loaded:
         """
         found = self._constants().get(name)
         if found is None:
-            raise OperandError(
-                f"{name!r} is no weight of {self.source}",
-                op="replace_weight",
-                expected="one of loaded.weights",
-                hint=near_names(name, self.weights),
-            )
+            raise self._unknown("replace_weight", "weight", name, self.weights)
         constant, tensor = found
         plain = not isinstance(array, (np.ndarray, np.generic, LazyArray))
         stored = array if isinstance(array, LazyArray) else frozen_array(array, tensor.dtype if plain else None)
@@ -217,12 +241,7 @@ class Loaded:
         }
         for name in sizes:
             if name not in known:
-                raise OperandError(
-                    f"{name!r} is no size of an input of {self.source}",
-                    op="with_sizes",
-                    expected=f"one of {', '.join(sorted(known))}" if known else "a model with named sizes",
-                    hint=near_names(name, known),
-                )
+                raise self._unknown("with_sizes", "size of an input", name, sorted(known))
         become = {name: graph.size(size) for name, size in sizes.items()}
 
         def resized(size: Size) -> Size:
@@ -259,12 +278,7 @@ class Loaded:
             swaps[tensor] = graph.add_input(name, tensor.dtype, shape, _default_of(tensor))
         for name in shapes:
             if name not in self.inputs:
-                raise OperandError(
-                    f"{name!r} is no input of {self.source}",
-                    op="with_shapes",
-                    expected=f"inputs {', '.join(self.inputs)}",
-                    hint=near_names(name, self.inputs),
-                )
+                raise self._unknown("with_shapes", "input", name, self.inputs)
         return self._built(Rebuild(swaps, graph), self.outputs)
 
     def stored_as(self, dtype: DTypeLike, keep: Iterable[str] = ()) -> Loaded:
@@ -286,12 +300,7 @@ class Loaded:
             raise DTypeError(f"weights stored as {smaller}", op="stored_as", expected="float16 or bfloat16")
         constants, kept = self._constants(), set(keep)
         for name in kept - constants.keys():
-            raise OperandError(
-                f"{name!r} is no weight of {self.source}",
-                op="stored_as",
-                expected="names among loaded.weights",
-                hint=near_names(name, constants),
-            )
+            raise self._unknown("stored_as", "weight", name, constants)
         swaps = {}
         for name, (constant, tensor) in constants.items():
             if name in kept or tensor.dtype is not float32 or tensor.dtype.nbytes(constant.array.size) < SMALL_WEIGHT:
@@ -299,28 +308,31 @@ class Loaded:
             swaps[tensor] = cast(self.graph.instead(constant, narrowed(constant.array, name, smaller)), float32)
         return self.replace(swaps) if swaps else self
 
-    def rewrite(self, pattern: Callable[..., Tensor], replacement: Callable[..., Tensor]) -> Loaded:
+    def rewrite(
+        self,
+        pattern: Callable[..., Tensor],
+        replacement: Callable[..., Tensor],
+        types: Mapping[str, Kind] | None = None,
+    ) -> Loaded:
         """Return the model with every part that looks like a pattern replaced (see :mod:`lazygraph.patterns`).
 
         Args:
             pattern: A function from tensors to one tensor. Its parameters stand for any tensor; the calls that it makes
                 are looked for, with these attributes and constants, operands of commutative operators in either order.
-            replacement: A function from the tensors found, under the same names, to what stands in the place.
+            replacement: A function from the tensors found, in the same order, to what stands in the place.
+            types: By parameter of the pattern, the element type that it must have, or element type and shape:
+                ``{"ids": lg.int64}``. Others may have any.
 
         Raises:
             OperandError: The pattern makes no call, gives no tensor, or the two have different parameters.
-            ShapeError: The replacement does not fit what follows it.
+            ShapeError: The replacement does not fit the place, or what follows it.
             DTypeError: The same, by element type.
         """
-        from lazygraph.patterns import Pattern
+        return self._built(Pattern(pattern, self.outputs.values(), types).replaced(replacement), self.outputs)
 
-        return self._built(Pattern(pattern).replaced(self.outputs.values(), replacement), self.outputs)
-
-    def count(self, pattern: Callable[..., Tensor]) -> int:
+    def count(self, pattern: Callable[..., Tensor], types: Mapping[str, Kind] | None = None) -> int:
         """Return how many parts look like a pattern (see :meth:`rewrite`); parts that share a call count once."""
-        from lazygraph.patterns import Pattern
-
-        return len(Pattern(pattern).found(self.outputs.values()))
+        return len(Pattern(pattern, self.outputs.values(), types).found())
 
     def through(self, rebuild: Rebuild) -> Loaded:
         """Return the model with everything in it rebuilt."""

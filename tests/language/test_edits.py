@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from onnx import parser
 
 import lazygraph as lg
 from lazygraph.export import open_session
@@ -247,8 +248,12 @@ def test_a_part_whose_middle_is_read_elsewhere_is_left_alone() -> None:
 def test_a_replacement_is_checked_like_everything() -> None:
     x = lg.input("x", lg.float32, ["n", 3])
     model = lg.load(lg.to_onnx({"y": lg.relu(x) @ x.const(np.ones((3, 2), np.float32))}))
-    with pytest.raises(lg.ShapeError, match="inner sizes differ"):
+    with pytest.raises(lg.ShapeError, match="replaced by one of another shape"):
         model.rewrite(lambda v: lg.relu(v), lambda v: lg.transpose(v[:2]))
+    with pytest.raises(lg.ShapeError, match="replaced by one of another shape"):
+        model.rewrite(lambda v: lg.relu(v), lambda v: v[:, :2])
+    with pytest.raises(lg.DTypeError, match="float32 is replaced by float16"):
+        model.rewrite(lambda v: lg.relu(v), lambda v: v.astype(lg.float16))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +261,7 @@ def test_a_replacement_is_checked_like_everything() -> None:
     [
         (lambda v: v, lambda v: v, "calls operators"),
         (lambda v: cast(Any, 3), lambda v: v, "the pattern gives int"),
-        (lambda v: lg.sigmoid(v), lambda w: w, "the replacement takes"),
+        (lambda v: lg.sigmoid(v), lambda v, w: w, "the replacement takes"),
         (lambda v: lg.sigmoid(v), lambda v: cast(Any, None), "the replacement gives NoneType"),
     ],
 )
@@ -265,3 +270,108 @@ def test_a_pattern_that_is_none_is_refused(
 ) -> None:
     with pytest.raises(lg.OperandError, match=says):
         model.rewrite(pattern, replacement)
+
+
+def rms_norm(x: lg.Tensor, weight: lg.Tensor, epsilon: lg.Tensor) -> lg.Tensor:
+    return x / lg.sqrt(lg.reduce_mean(x * x, -1, keepdims=True) + epsilon) * weight
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_a_pattern_may_ask_for_axes(rank: int) -> None:
+    x = lg.input("x", lg.float32, [*"ab"[: rank - 1], 4])
+    weight = x.const(np.arange(1, 5, dtype=np.float32), "weight")
+    model = lg.Loaded.of({"y": rms_norm(x, weight, x.const(np.float32(1e-5))) + 1.0})
+    assert model.count(rms_norm) == 1
+    assert model.count(lambda x, w, e: x / lg.sqrt(lg.reduce_mean(x * x, 0, keepdims=True) + e) * w) == 0
+    other = model.rewrite(rms_norm, lambda x, w, e: lg.op.RMSNormalization(x, w, axis=-1, epsilon=1e-5))
+    assert ops(other) == ["RMSNormalization", "Add"]
+    feed = RNG.normal(size=(3, 2, 4)[-rank:]).astype(np.float32)
+    np.testing.assert_allclose(run(other, x=feed)["y"], run(model, x=feed)["y"], rtol=1e-5)
+
+
+def test_an_axis_is_another_where_there_are_more_axes() -> None:
+    x = lg.input("x", lg.float32, ["a", "b", "c"])
+    y = lg.input("y", lg.float32, ["a", "b"], anchor=x)
+    model = lg.load(lg.to_onnx({"p": lg.reduce_sum(x, 1), "q": lg.reduce_sum(y, 1)}))
+    assert model.count(lambda v: lg.reduce_sum(v, -1)) == 1
+    assert model.count(lambda v: lg.reduce_sum(v, 1)) == 2
+    assert model.count(lambda v: lg.reduce_sum(v, 2)) == 0
+
+
+def test_axes_of_an_older_opset_and_counted_from_the_back_are_found() -> None:
+    for opset, call in ((17, "ReduceMean <axes = [-1]> (x)"), (18, "ReduceMean (x, last)")):
+        text = f"""<ir_version: 8, opset_import: ["" : {opset}]>
+            g (float[n, 4] x) => (float[n, 1] y) <int64[1] last = {{-1}}> {{ y = {call} }}"""
+        model = lg.load(parser.parse_model(text))
+        assert model.count(lambda v: lg.reduce_mean(v, 1, keepdims=True)) == 1
+        assert model.count(lambda v: lg.reduce_mean(v, 0, keepdims=True)) == 0
+
+
+def test_a_number_is_found_however_many_axes_of_one_it_has_and_however_it_was_rounded() -> None:
+    x = lg.input("x", lg.float32, ["n", 4])
+    near = np.nextafter(np.float32(np.sqrt(0.5)), np.float32(1))
+    model = lg.load(lg.to_onnx({"y": x * x.const(near.reshape(1, 1)), "z": x * x.const(np.float32(0.7072))}))
+    assert model.count(lambda v: v * 0.5**0.5) == 1
+    wide = lg.load(lg.to_onnx({"y": x[0] * x.const(near.reshape(1, 1))}))
+    assert wide.count(lambda v: v * 0.5**0.5) == 0  # that number adds an axis
+
+
+def test_what_operands_stand_for_is_tried_in_every_order() -> None:
+    x = lg.input("x", lg.float32, ["n"])
+    y = lg.input("y", lg.float32, ["n"], anchor=x)
+    for made in (x * y + y, y * x + y, y + x * y, y + y * x):
+        model = lg.load(lg.to_onnx({"out": made}))
+        other = model.rewrite(lambda v, w: v * w + v, lambda v, w: v * (w + 1.0))
+        assert sorted(ops(other)) == ["Add", "Mul"]
+        a, b = np.array([2, 3], np.float32), np.array([5, 7], np.float32)
+        assert run(other, x=a, y=b)["out"].tolist() == [15, 28]
+
+
+def test_a_parameter_has_the_type_that_is_said_of_it() -> None:
+    ids = lg.input("ids", lg.int64, ["n"])
+    table = ids.const(np.ones((5, 3), np.float32), "table")
+    model = lg.load(lg.to_onnx({"y": lg.gather(table, ids) * 2.0}))
+
+    def embed(table: lg.Tensor, ids: lg.Tensor) -> lg.Tensor:
+        return lg.gather(table, ids) * 2.0
+
+    assert model.count(embed, {"ids": lg.int64}) == 1
+    assert model.count(embed, {"ids": lg.int32}) == 0
+    assert model.count(embed, {"ids": lg.int64, "table": (lg.float32, ["rows", 3])}) == 1
+    assert model.count(embed, {"ids": lg.int64, "table": (lg.float32, ["rows", 4])}) == 0
+    with pytest.raises(lg.OperandError, match="did you mean 'ids'"):
+        model.count(embed, {"idx": lg.int64})
+    with pytest.raises(lg.DTypeError, match="indices is float32"):
+        model.count(embed)
+
+
+def test_a_part_inside_a_branch_is_replaced() -> None:
+    x = lg.input("x", lg.float32, ["n"])
+    flag = lg.input("flag", lg.bool_, [], anchor=x)
+    model = lg.load(lg.to_onnx({"y": lg.cond(flag, lambda: lg.exp(lg.neg(x)), lambda: x)}))
+    other = model.rewrite(lambda v: lg.exp(lg.neg(v)), lambda v: lg.reciprocal(lg.exp(v)))
+    (branch,) = [a.g for a in lg.to_onnx(other.outputs).graph.node[0].attribute if a.name == "then_branch"]
+    assert [node.op_type for node in branch.node] == ["Exp", "Reciprocal"]
+    found = run(other, x=np.array([1], np.float32), flag=np.array(True))["y"]
+    np.testing.assert_allclose(found, np.exp([-1.0]), rtol=1e-6)
+
+
+# ---- graphs of this program -----------------------------------------------------------------------------------------
+
+
+def test_a_graph_that_was_just_built_is_edited_in_the_same_way() -> None:
+    x = lg.input("x", lg.float32, ["batch", 4])
+    h = x @ x.const(W1, "w1") + x.const(B1, "b1")
+    built = lg.Loaded.of({"y": (h * lg.sigmoid(h)) @ x.const(W2, "w2")}, values={"h": h})
+    want = (hidden(X) @ W2).astype(np.float32)
+    part = built.extract(["h"], ["y"])
+    np.testing.assert_allclose(run(part, h=(X @ W1 + B1).astype(np.float32))["y"], want, rtol=1e-4, atol=1e-4)
+    assert list(built.weights) == ["w1", "b1", "w2"]
+    assert built.with_sizes({"batch": 2}).outputs["y"].shape == (2, 3)
+    assert built.renamed({"x": "rows"}).inputs["rows"].dtype is lg.float32
+    small = built.stored_as("bfloat16")
+    assert {t.data_type for t in lg.to_onnx(small.outputs).graph.initializer} == {1, 16}
+    assert built.count(silu) == 1
+    other = built.rewrite(silu, lambda v: lg.op.microsoft.QuickGelu(v, alpha=1.0))
+    np.testing.assert_allclose(run(other, x=X)["y"], want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run(built, x=X)["y"], want, rtol=1e-4, atol=1e-4)

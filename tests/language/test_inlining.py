@@ -233,3 +233,39 @@ def test_a_call_that_loading_passed_over_is_passed_over_again() -> None:
     a = lg.input("a", lg.float32, ["k", 4])
     y = lg.inline(model, x=a, flag=lg.input("flag", lg.bool_, [], anchor=a))["y"]
     assert [node.op_type for node in lg.to_onnx({"y": y}, target=None).graph.node] == ["If"]
+
+
+# ---- graphs of this program -----------------------------------------------------------------------------------------
+
+
+def test_outputs_that_were_built_here_are_inlined_like_a_file() -> None:
+    x = lg.input("x", lg.float32, [lg.size("rows", min=1, max=8), 4])
+    model = lg.Loaded.of({"y": lg.relu(x @ x.const(WEIGHT, "w"))})
+    assert list(model.inputs) == ["x"]
+    assert list(model.values) == ["x", "w", "y"]
+    a = lg.input("a", lg.float32, [2, 4])
+    y = lg.inline(model, x=a)["y"]
+    assert y.shape == (2, 2)
+    np.testing.assert_array_equal(lg.realize(y, {"a": X}), np.maximum(X @ WEIGHT, 0))
+    assert [t.name for t in lg.to_onnx({"z": y}).graph.initializer] == ["w"]
+
+
+def test_bounds_of_a_size_hold_where_the_model_is_inlined() -> None:
+    x = lg.input("x", lg.float32, [lg.size("rows", min=1, max=8), 4])
+    model = lg.Loaded.of({"y": lg.relu(x)})
+    with pytest.raises(lg.ShapeError, match=r"axis 0 of x is rows within \[1, 8\], and 9 is given"):
+        lg.inline(model, x=lg.input("a", lg.float32, [9, 4]))
+    with pytest.raises(lg.ShapeError, match=r"and n is given"):
+        lg.inline(model, x=lg.input("a", lg.float32, ["n", 4]))
+    within = lg.input("a", lg.float32, [lg.size("n", min=2, max=8), 4])
+    assert [str(size) for size in lg.inline(model, x=within)["y"].shape] == ["n", "4"]
+
+
+def test_outputs_that_are_none_or_of_two_graphs_are_no_model() -> None:
+    x, y = lg.input("x", lg.float32, [2]), lg.input("y", lg.float32, [2])
+    with pytest.raises(lg.OperandError, match="are no outputs"):
+        lg.Loaded.of({})
+    with pytest.raises(lg.OperandError, match="are no outputs"):
+        lg.Loaded.of({"y": cast(Any, X)})
+    with pytest.raises(lg.GraphMismatchError, match="two different graphs"):
+        lg.Loaded.of({"x": x, "y": y})
