@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Self
 
 from lazygraph import dims, nn, ops
+from lazygraph.cache import carrying
 from lazygraph.cache.fitting import (
     buffers_given,
     cast_to_slots,
@@ -28,11 +29,12 @@ from lazygraph.errors import (
     CacheStepError,
 )
 from lazygraph.memory import Lowering, Memory
+from lazygraph.ops.bodies import Carried
 from lazygraph.tensor import Graph, Tensor
 from lazygraph.whole import whole
 
 
-class LatentCache:
+class LatentCache(Carried):
     """An N-slot decode cache: per layer an ordered list of slots, each ``[max_seq_len, *trailing]``.
 
     DeepSeek's latent attention is ``slot_trailing=[[kv_lora_rank], [qk_rope_head_dim]]``, a single retained projection
@@ -137,6 +139,14 @@ class LatentCache:
         cache = cls.__new__(cls)
         cache._state = state
         return cache
+
+    def carried(self) -> tuple[Tensor, ...]:
+        """Return the tensors that a loop carries from step to step: all buffers, and the position."""
+        return carrying.carried(self, self._state)
+
+    def carrying(self, tensors: Sequence[Tensor]) -> Self:
+        """Return the cache that such tensors make up; its position comes at run time."""
+        return self._of(carrying.carrying(self._state, tensors))
 
     # ---- what it is ----
 
