@@ -6,7 +6,12 @@ import importlib.util
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# A busy machine makes examples slowly: that is no fault of the code under test.
+hypothesis.settings.register_profile("house", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,7 @@ def difference(before: Array, after: Array, rtol: float, atol: float) -> tuple[i
             x, y = a.astype(wide), b.astype(wide)
             with np.errstate(invalid="ignore", over="ignore"):
                 gap = np.abs(x - y)
-                off = ~(gap <= atol + rtol * np.abs(x)) & ~((x == y) | (np.isnan(x) & np.isnan(y)))
+                off = ~(np.isfinite(gap) & (gap <= atol + rtol * np.abs(x))) & ~((x == y) | (np.isnan(x) & np.isnan(y)))
             exact = a.dtype.kind in "iu" and rtol == 0 and atol == 0
             off = off | (a != b) if exact else off  # float64 cannot tell large integers apart
             gap = np.where(np.isnan(gap), np.inf, gap)

@@ -108,7 +108,7 @@ REFUSED: list[tuple[str, Callable[[], object], type[lg.LazyGraphError], str]] = 
     ("missing input", lambda: OP.Add(_x()), lg.OperandError, "add: operand 'B' is missing"),
     ("superfluous input", lambda: OP.Relu(_x(), 1.0), lg.OperandError, "relu: 2 operands given"),
     ("input by name", lambda: OP.Clip(_x(), min=0.0), lg.OperandError, "clip: 'min' is an operand"),
-    ("subgraph", lambda: OP.If(_x((), "bool")), lg.UnsupportedError, "if: else_branch is a subgraph"),
+    ("missing branch", lambda: OP.If(_x((), "bool")), lg.OperandError, "if: attribute 'else_branch' is missing"),
     (
         "schema's inference",
         lambda: OP.GridSample(*_pair((3, 4), (3, 4))),
