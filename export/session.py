@@ -193,6 +193,17 @@ def traced(error: Exception, lines: Lines, during: str) -> ExportError:
     return ExportError(f"onnxruntime failed: {text}", op=during)
 
 
+def require_provider(provider: str) -> None:
+    """Require that the installed onnxruntime has a provider.
+
+    Raises:
+        ExportError: onnxruntime is not installed.
+        UnsupportedError: It has no such provider.
+        OperandError: The provider is none that lazygraph knows.
+    """
+    _providers(_runtime(), provider)
+
+
 def _runtime() -> Any:
     try:
         import onnxruntime
@@ -261,4 +272,4 @@ def _dtype(text: str) -> DType | None:
     return dtype_of_onnx(TensorProto.DataType.Value(name))
 
 
-__all__ = ["Session", "open_session", "run_bound", "session_of", "traced"]
+__all__ = ["Session", "open_session", "require_provider", "run_bound", "session_of", "traced"]
