@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +359,71 @@ def test_packed_types_are_read_as_they_were_written() -> None:
         found = loaded.weights[name]
         assert isinstance(found, np.ndarray) and found.dtype == array.dtype and found.shape == array.shape
         assert found.tolist() == array.tolist()
+
+
+def test_a_large_model_is_changed_in_one_place_without_reading_all_of_it(tmp_path: Path) -> None:
+    """64 MiB in 16 weights: at the peak, resaving holds less than two of them, and loading none."""
+    x = y = lg.input("x", lg.float32, ["n", 1024])
+    for k in range(16):
+        y = y @ x.const(np.full((1024, 1024), np.float32(k + 1) / 2**13, np.float32), f"w{k}")
+    lg.save({"y": y * x.const(np.full(1024, 3, np.float32), "scale")}, tmp_path / "large.onnx", external=True)
+
+    tracemalloc.start()
+    loaded = lg.load(tmp_path / "large.onnx")
+    changed = loaded.replace_weight("scale", np.full(1024, 6, np.float32))
+    after_loading = tracemalloc.get_traced_memory()[1]
+    lg.save(changed.outputs, tmp_path / "changed.onnx", external=True)
+    after_saving = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert after_loading < 2**22  # numpy tells tracemalloc of what it holds; what is mapped is not held
+    assert after_saving < 2**23
+    feed = {"x": np.ones((1, 1024), np.float32)}
+    before, after = (open_session(tmp_path / name).run(None, feed)[0] for name in ("large.onnx", "changed.onnx"))
+    np.testing.assert_allclose(after, 2 * before, rtol=1e-5)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sparse files and links")
+@pytest.mark.slow
+def test_a_model_above_2_gib_is_loaded_changed_checked_and_saved(tmp_path: Path) -> None:
+    """One weight of 2 GiB and 4 KiB, of zeros that take no room on the disk, and one of a few numbers."""
+    rows = 2**19 + 1
+    proto = model("""<ir_version: 8, opset_import: ["" : 17]>
+        g (int64[n] x) => (float[n, 1024] y) <float[2] shift = {1, 1}> { h = Gather (table, x)  y = Add (h, one) }""")
+    del proto.graph.initializer[:]
+    table = proto.graph.initializer.add(name="table", data_type=TensorProto.FLOAT, dims=[rows, 1024])
+    table.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "table.bin"), ("offset", "0"), ("length", str(rows * 4096))):
+        table.external_data.add(key=key, value=value)
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones(1024, np.float32), "one"))
+    with (tmp_path / "table.bin").open("wb") as file:
+        file.truncate(rows * 4096)
+    (tmp_path / "huge.onnx").write_bytes(proto.SerializeToString())
+
+    loaded = lg.load(tmp_path / "huge.onnx")
+    changed = loaded.replace_weight("one", np.full(1024, 7, np.float32))
+    with pytest.raises(lg.ExportError, match="bytes of weights in one message"):
+        lg.to_onnx(changed.outputs)
+    lg.save(changed.outputs, tmp_path / "again.onnx")
+    found = open_session(tmp_path / "again.onnx").run(None, {"x": np.array([rows - 1])})[0]
+    assert found.tolist() == [[7.0] * 1024]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_weights_file_with_a_second_name_is_read(pair: Path) -> None:
+    """Stores that keep one copy of equal files make hard links; onnx refuses them, onnxruntime and lazygraph do not."""
+    os.link(pair.parent / "weights.bin", pair.parent / "store.bin")
+    assert lg.realize(lg.load(pair).outputs["y"], {"x": np.ones((1, 1024), np.float32)})[0, 0] == 512
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_link_in_the_models_folder_is_somebodys_own_doing_and_the_file_cannot_make_one(pair: Path) -> None:
+    """Hubs keep weights as links. A model file names files only, and plain ones: it cannot lead out by itself."""
+    away = pair.parent / "elsewhere"
+    away.mkdir()
+    (pair.parent / "weights.bin").rename(away / "weights.bin")
+    (pair.parent / "weights.bin").symlink_to(away / "weights.bin")
+    assert lg.realize(lg.load(pair).outputs["y"], {"x": np.ones((1, 1024), np.float32)})[0, 0] == 512
+    (away / "weights.bin").unlink()
+    with pytest.raises(lg.LoadError, match=r"'weights\.bin' does not exist") as caught:
+        lg.load(pair)
+    assert caught.value.operands["looked at"] == str(pair.parent / "weights.bin")
