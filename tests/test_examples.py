@@ -78,6 +78,29 @@ def test_the_classifier_takes_every_image_and_equals_numpy(tmp_path: Path) -> No
     assert [float(line.rsplit(" ", 1)[1]) < 1e-6 for line in printed[2:]] == [True, True]
 
 
+def test_the_sliding_window_keeps_its_rows_and_equals_numpy(tmp_path: Path) -> None:
+    printed = _run(ROOT / "examples" / "sliding_window.py", tmp_path)
+    assert printed[0] == "896 bytes for up to 1,000,000 tokens"
+    _in_pieces_as_at_once(printed)
+    model = onnx.load(tmp_path / "made.onnx")
+    w = {
+        one.name: onnx.numpy_helper.to_array(one).astype(np.float64)
+        for one in model.graph.initializer
+        if one.name in "qkvo"
+    }
+    session = onnxruntime.InferenceSession(tmp_path / "made.onnx", providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(4).normal(size=(20, 16)).astype(np.float32)
+    rows = np.zeros((7, 2, 8), np.float32)
+    y = session.run(["y"], {"x": x, "past_len": np.array(0), "past.0.k": rows, "past.0.v": rows})[0]
+
+    q, k, v = ((x @ w[name]).reshape(20, 2, 8) for name in "qkv")
+    behind = np.arange(20)[:, None] - np.arange(20)
+    seen = (behind >= 0) & ((behind < 6) | (np.arange(20) < 1))
+    share = np.where(seen, np.exp(np.einsum("ihd,jhd->hij", q, k) / 8**0.5), 0)
+    mixed = np.einsum("hij,jhd->ihd", share / share.sum(-1, keepdims=True), v).reshape(20, 16)
+    np.testing.assert_allclose(y, x + mixed @ w["o"], atol=1e-5)
+
+
 def test_the_recogniser_streams_and_equals_numpy(tmp_path: Path) -> None:
     printed = _run(ROOT / "examples" / "streaming.py", tmp_path)
     assert printed[0] == "tail: state, 256 bytes, k: rows, 8,192 bytes, v: rows, 8,192 bytes"
