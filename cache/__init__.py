@@ -6,7 +6,7 @@ from lazygraph.cache.kv import KvCache
 from lazygraph.cache.latent import LatentCache
 from lazygraph.cache.layered import LayeredCache
 from lazygraph.cache.layout import CacheLayout
-from lazygraph.cache.parts import Once, Rows, State
+from lazygraph.cache.parts import Once, Rows, State, Window
 from lazygraph.cache.quantised import QuantisedCache
 from lazygraph.cache.reading import CacheStep
 from lazygraph.cache.rotating import RotatingCache
@@ -26,4 +26,5 @@ __all__ = [
     "RotatingCache",
     "Rows",
     "State",
+    "Window",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
 from lazygraph import dims, ops
-from lazygraph.cache.fitting import check_room, check_step, listed, rows_given
+from lazygraph.cache.fitting import cast_to_slots, check_room, check_step, listed, rows_given
+from lazygraph.cache.latent import LatentCache
+from lazygraph.cache.layer_rows import input_slots, memory_of, rows_cache, zero_slots
 from lazygraph.cache.layers import (
     Declared,
     Held,
@@ -16,11 +18,12 @@ from lazygraph.cache.layers import (
     check_position,
     declared_layers,
     layer_of,
+    layers_chosen,
     slot_of,
     tensors_given,
 )
-from lazygraph.cache.parts import Once
-from lazygraph.cache.rows import active, row_index, rows_bound, rows_visible
+from lazygraph.cache.parts import Once, Window
+from lazygraph.cache.reading import CacheStep, Mix
 from lazygraph.cache.state import graph_of
 from lazygraph.dims import Size, SizeLike
 from lazygraph.errors import CacheLayerError, CacheStepError
@@ -30,7 +33,7 @@ from lazygraph.whole import whole
 
 
 class LayeredCache:
-    """A cache whose layers declare their own slots, each a part or a list of parts: Rows, State, Once.
+    """A cache whose layers declare their own slots, each a part or a list of parts: Rows, Window, State, Once.
 
     All slots of rows share one position. It keeps the contract of :class:`LatentCache`: an immutable value, every
     check before anything is emitted.
@@ -51,17 +54,9 @@ class LayeredCache:
         declared, n_layers, capacity = declared_layers(max_seq_len, layers)
         start = check_position(position, capacity)
         graph = graph_of(anchor)
-        held = {
-            place: tuple(
-                ops.zeros(list(one.part.shape(capacity, sizes)), one.layout.dtype, graph)
-                for sizes in one.layout.trailing
-            )
-            for place, one in declared.items()
-            if not isinstance(one.part, Once)
-        }
-        self._state = Held(
-            declared, n_layers, capacity, graph, held, start, (0,) * n_layers, frozenset(), None, False, "buffer"
-        )
+        held = {at: zero_slots(graph, one) for at, one in declared.items() if not isinstance(one.part, Once)}
+        none = (0,) * n_layers
+        self._state = Held(declared, n_layers, capacity, graph, held, start, none, frozenset(), False, "buffer")
 
     @classmethod
     def inputs(
@@ -88,17 +83,9 @@ class LayeredCache:
         graph = graph_of(anchor)
         ops.size_input(position, graph, 0, capacity)
         length = graph.size(position)
-        rows = rows_bound(graph, lowering, length, capacity)
-        held = {
-            (layer, kind): tuple(
-                graph.input(f"past.{layer}.{name}", one.layout.dtype, one.part.shape(rows, sizes))
-                for name, sizes in zip(one.layout.slot_names, one.layout.trailing, strict=True)
-            )
-            for (layer, kind), one in declared.items()
-        }
-        return cls._of(
-            Held(declared, n_layers, capacity, graph, held, length, (0,) * n_layers, frozenset(), None, True, lowering)
-        )
+        held = {at: input_slots(graph, at[0], one, length, lowering) for at, one in declared.items()}
+        none = (0,) * n_layers
+        return cls._of(Held(declared, n_layers, capacity, graph, held, length, none, frozenset(), True, lowering))
 
     @classmethod
     def _of(cls, state: Held) -> Self:
@@ -131,24 +118,14 @@ class LayeredCache:
     def slot_names(self, layer: int) -> tuple[str, ...]:
         """Return the names of a layer's slots, in the order in which they were declared."""
         layer = self._layer("slot_names", layer)
-        return tuple(
-            name for (at, _), one in self._state.declared.items() if at == layer for name in one.layout.slot_names
-        )
+        own = [one.layout for (at, _), one in self._state.declared.items() if at == layer]
+        return tuple(name for declared in own for name in declared.slot_names)
 
     def memory(self) -> tuple[Memory, ...]:
         """Return what a runtime keeps between two runs: an entry per slot of every layer."""
         return tuple(
-            Memory(
-                f"past.{layer}.{name}",
-                "" if kind == "once" else f"present.{layer}.{name}",
-                layer,
-                name,
-                kind,
-                one.layout.dtype.name,
-                sizes,
-                one.layout.max_seq_len,
-            )
-            for (layer, kind), one in self._state.declared.items()
+            memory_of(layer, name, sizes, one)
+            for (layer, _), one in self._state.declared.items()
             for name, sizes in zip(one.layout.slot_names, one.layout.trailing, strict=True)
         )
 
@@ -167,45 +144,62 @@ class LayeredCache:
 
         Args:
             layer: The layer, from 0.
-            slots: One tensor per slot of the layer's :class:`Rows`, ``T (seqlen_new, *trailing)``. Zero rows return
-                an equal cache.
+            slots: One tensor per slot of the layer's Rows or Window, ``T (seqlen_new, *trailing)``. Zero rows return an
+                equal cache.
 
         Raises:
             CacheLayerError: No such layer, or it keeps no rows.
-            SlotCountError: Not one tensor per slot.
-            SlotShapeError: A tensor is not ``[seqlen_new, *trailing]``.
-            SeqLenMismatchError: The slots bring different numbers of rows.
-            SlotDTypeError: Another element type.
-            SlotGraphError: Another graph.
-            CacheStepError: The layer has rows of this step already.
-            CacheOverflowError: No room, or room that cannot be decided.
+            CacheError: As for :meth:`LatentCache.append`.
 
         Spec: ai.onnx::ScatterND, one per slot; ai.onnx::Concat where lowered so.
         """
+        layer, given, count = self._checked(layer, slots)
+        return self if count == 0 else self._with_rows(layer, self._rows(layer).append(0, given), count)
+
+    def attend(self, layer: int, slots: Sequence[Tensor], step: CacheStep, mix: Mix) -> tuple[Tensor, Self]:
+        """Return one layer's attention over its rows and the new ones, and the cache with them.
+
+        Args:
+            layer: The layer, from 0.
+            slots: As for :meth:`append`, in the type that attention computes in.
+            step: What the step's layers share (:meth:`step`).
+            mix: Attention over the rows of every slot (see :meth:`LatentCache.attend`).
+
+        Raises:
+            CacheError: As for :meth:`append`.
+        """
+        number, one = self._part("append", layer, self._kind(layer))
+        given = listed(self, one.layout, number, slots)
+        _, _, count = self._checked(number, cast_to_slots(one.layout, given))
+        own = CacheStep(step.positions, (step.masks[number],))
+        mixed, after = self._rows(number).attend(0, given, own, mix)
+        return mixed, self._with_rows(number, after, count)
+
+    def _checked(self, layer: int, slots: Sequence[Tensor]) -> tuple[int, tuple[Tensor, ...], Size]:
+        """Return what an append was given, and how many rows: it keeps every rule, and nothing is emitted yet."""
         state = self._state
-        layer, one = self._part("append", layer, "rows")
+        layer, one = self._part("append", layer, self._kind(layer))
         given = listed(self, one.layout, layer, slots)
         count = rows_given(self, one.layout, state.graph, layer, given)
-        if count == 0:
-            return self
-        check_step(self, state.pending, layer, count)
-        check_room(self, "append", layer, state.length, count, self.max_seq_len, state.runtime)
+        if count != 0:
+            check_step(self, state.pending, layer, count)
+            check_room(self, "append", layer, state.length, count, self.max_seq_len, state.runtime)
+        return layer, given, count
 
-        old = state.held[layer, "rows"]
-        index = state.index
-        if state.lowering == "concat":
-            written = tuple(ops.concat([buffer, new], axis=0) for buffer, new in zip(old, given, strict=True))
-        else:
-            index = index if index is not None else row_index(old[0], state.length, count)
-            written = tuple(ops.scatter_nd(buffer, index, new) for buffer, new in zip(old, given, strict=True))
-        return self._of(
-            replace(
-                state,
-                held={**state.held, (layer, "rows"): written},
-                pending=(*state.pending[:layer], count, *state.pending[layer + 1 :]),
-                index=index,
-            )
-        )
+    def _kind(self, layer: int) -> Kind:
+        return "window" if (layer, "window") in self._state.declared else "rows"
+
+    def _rows(self, layer: int) -> LatentCache:
+        """Return the rows of one layer as a cache of that layer alone."""
+        state, place = self._state, (layer, self._kind(layer))
+        counted = (state.length, state.pending[layer])
+        return rows_cache(state.declared[place], state.held[place], counted, state.runtime, state.lowering)
+
+    def _with_rows(self, layer: int, after: LatentCache, count: Size) -> Self:
+        state, slots = self._state, range(after.n_slots)
+        written = tuple(after.slot_buffer_full(0, slot) for slot in slots)
+        pending = (*state.pending[:layer], count, *state.pending[layer + 1 :])
+        return self._of(replace(state, held={**state.held, (layer, self._kind(layer)): written}, pending=pending))
 
     def replace(self, layer: int, slots: Sequence[Tensor]) -> Self:
         """Return the cache with one layer's state replaced; call once per layer and step.
@@ -274,28 +268,18 @@ class LayeredCache:
         state = self._state
         number = whole(n)
         if isinstance(n, bool) or (number is not None and number < 0):
-            raise CacheStepError(
-                f"advance by {n!r} rows", op="advance_by", expected="a size of at least 0", wanted=0, got=n
-            )
+            raise CacheStepError(f"advance by {n!r} rows", op="advance_by", expected="a size of at least 0", got=n)
         if (count := state.graph.size(n)) == 0:
             return self
-        if layers is not None and not isinstance(layers, Iterable):
-            raise CacheLayerError(
-                f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
-            )
-        chosen = range(self.n_layers) if layers is None else {self._layer("advance_by", layer) for layer in layers}
-        if not chosen:
-            raise CacheStepError(
-                "no layer takes part", op="advance_by", expected="at least one layer", wanted=count, got=0
-            )
+        chosen = layers_chosen(layers, self.n_layers)
         for layer in range(self.n_layers):
             takes_part, places = layer in chosen, state.declared
-            rows = count if takes_part and (layer, "rows") in places else 0
+            rows = count if takes_part and (layer, self._kind(layer)) in places else 0
             due = takes_part and (layer, "state") in places
             check_advance(self, layer, rows, state.pending[layer], due, layer in state.replaced)
         check_room(self, "advance_by", None, state.length, count, self.max_seq_len, state.runtime)
         length, none = dims.add(state.length, count), (0,) * self.n_layers
-        return self._of(replace(state, length=length, pending=none, replaced=frozenset(), index=None))
+        return self._of(replace(state, length=length, pending=none, replaced=frozenset()))
 
     # ---- reading ----
 
@@ -305,7 +289,7 @@ class LayeredCache:
         Args:
             layer: The layer.
             slot: The slot's name, or its number in the layer.
-            include_pending: Of rows, give those appended but not yet advanced too.
+            include_pending: Of rows, give those appended and not yet advanced too.
 
         Returns:
             ``T (rows, *trailing)``; of a state, ``T`` of its sizes. Lowered as concat an empty cache gives no rows.
@@ -314,13 +298,8 @@ class LayeredCache:
             CacheLayerError: No such layer or slot.
             CacheStepError: A slot that is filled once, and is not.
         """
-        layer, kind, buffer = self._buffer(layer, slot)
-        state = self._state
-        pending = state.pending[layer] if include_pending else 0
-        exact = state.lowering == "concat" and pending == state.pending[layer]
-        if kind != "rows" or state.lowering == "view" or exact:
-            return buffer
-        return active(buffer, dims.add(state.length, pending), state.max_seq_len)
+        layer, kind, number, buffer = self._buffer(layer, slot)
+        return self._rows(layer).slot(0, number, include_pending) if kind in ("rows", "window") else buffer
 
     def slot_buffer_full(self, layer: int, slot: int | str) -> Tensor:
         """Return the whole tensor of a slot; of rows, those beyond the length mean nothing.
@@ -328,16 +307,39 @@ class LayeredCache:
         Raises:
             CacheLayerError, CacheStepError: As :meth:`slot`.
         """
-        return self._buffer(layer, slot)[2]
+        return self._buffer(layer, slot)[3]
 
-    def causal_mask(self, n: SizeLike) -> Tensor:
-        """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``: ``j <= length + i``.
+    def step(self, n: SizeLike) -> CacheStep:
+        """Return what all layers of a step of ``n`` new rows share; call once, before the step's first layer.
+
+        A layer that keeps no rows has another's mask, and has no use for it.
 
         Raises:
             CacheLayerError: No layer keeps rows.
         """
-        state = self._state
-        return rows_visible(self._anchor(), state.length, state.graph.size(n), state.lowering == "view")
+        first, made = self._first(), dict[tuple[int, int], Tensor]()
+        masks = []
+        for layer in range(self.n_layers):
+            own = layer if (layer, self._kind(layer)) in self._state.declared else first
+            part = self._state.declared[own, self._kind(own)].part
+            alike = (part.window, part.sinks) if isinstance(part, Window) else (0, 0)
+            if alike not in made:
+                made[alike] = self._rows(own).step(n).masks[0]
+            masks.append(made[alike])
+        return CacheStep(self.positions(n), tuple(masks))
+
+    def causal_mask(self, n: SizeLike, layer: int | None = None) -> Tensor:
+        """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``; of a window, as its attend reads.
+
+        Args:
+            n: New rows.
+            layer: The layer; the first that keeps rows when left out.
+
+        Raises:
+            CacheLayerError: No such layer, or no layer keeps rows.
+        """
+        number = self._first() if layer is None else self._part("causal_mask", layer, self._kind(layer))[0]
+        return self._rows(number).causal_mask(n)
 
     def positions(self, n: SizeLike) -> Tensor:
         """Return the positions of the next ``n`` rows, ``int64 (n,)``: ``length, length + 1, ...``."""
@@ -373,28 +375,29 @@ class LayeredCache:
             )
         return layer, self._state.declared[layer, kind]
 
-    def _buffer(self, layer: int, slot: int | str) -> tuple[int, Kind, Tensor]:
+    def _buffer(self, layer: int, slot: int | str) -> tuple[int, Kind, int, Tensor]:
         layer = self._layer("slot", layer)
         name = slot_of(self, layer, slot, self.slot_names(layer))
-        for (at, kind), one in self._state.declared.items():
-            if at != layer or name not in one.layout.slot_names:
-                continue
-            if (at, kind) not in self._state.held:
-                raise CacheStepError(
-                    f"{name} of layer {layer} is not filled",
-                    op="slot",
-                    operands={"cache": self},
-                    expected="cache.fill(layer, [...]) before it is read",
-                    layer=layer,
-                    slot=slot,
-                )
-            return layer, kind, self._state.held[at, kind][one.layout.slot_names.index(name)]
-        raise AssertionError(name)  # every name is of one part
+        kind, number = next(
+            (kind, one.layout.slot_names.index(name))
+            for (at, kind), one in self._state.declared.items()
+            if at == layer and name in one.layout.slot_names
+        )
+        if (layer, kind) not in self._state.held:
+            raise CacheStepError(
+                f"{name} of layer {layer} is not filled",
+                op="slot",
+                operands={"cache": self},
+                expected="cache.fill(layer, [...]) before it is read",
+                layer=layer,
+                slot=slot,
+            )
+        return layer, kind, number, self._state.held[layer, kind][number]
 
-    def _anchor(self) -> Tensor:
-        for (_, kind), tensors in self._state.held.items():
-            if kind == "rows":
-                return tensors[0]
+    def _first(self) -> int:
+        for layer, kind in self._state.declared:
+            if kind in ("rows", "window"):
+                return layer
         raise CacheLayerError(
-            "no layer keeps rows", op="causal_mask", operands={"cache": self}, expected="a layer with Rows"
+            "no layer keeps rows", op="causal_mask", operands={"cache": self}, expected="a layer with Rows or a Window"
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from lazygraph import dims
 from lazygraph.cache.layout import CacheLayout
-from lazygraph.cache.parts import Once, Part, Rows, State
+from lazygraph.cache.parts import Once, Part, Rows, State, Window
 from lazygraph.dims import Size
 from lazygraph.errors import (
     CacheError,
@@ -55,7 +55,6 @@ class Held:
         length: Rows that count.
         pending: Per layer, the rows appended since the last advance; 0 for none.
         replaced: Layers whose state was replaced since the last advance.
-        index: ``int64 (n, 1)``: where this step's rows go; made by the step's first append, shared by the others.
         runtime: Whether tensors and position are inputs.
         lowering: How slots of rows are bound.
     """
@@ -68,7 +67,6 @@ class Held:
     length: Size
     pending: tuple[Size, ...]
     replaced: frozenset[int]
-    index: Tensor | None
     runtime: bool
     lowering: Lowering
 
@@ -97,7 +95,8 @@ def declared_layers(max_seq_len: int, layers: Layers) -> tuple[dict[Place, Decla
     Raises:
         CacheError: No layer, or a capacity below 1.
         OperandError: A layer is neither a part nor a list of parts.
-        SlotCountError: A layer without slots, with two parts of one kind, or with two slots of one name.
+        SlotCountError: A layer without slots, with two parts of one kind, with Rows and a Window, or with two slots of
+            one name.
         SlotShapeError: A size below 1.
     """
     capacity = whole(max_seq_len)
@@ -115,10 +114,12 @@ def declared_layers(max_seq_len: int, layers: Layers) -> tuple[dict[Place, Decla
         )
     found: dict[Place, Declared] = {}
     for layer, given in enumerate(layers):
-        parts = [given] if isinstance(given, (Rows, State, Once)) else given
-        if not isinstance(parts, Sequence) or not all(isinstance(part, (Rows, State, Once)) for part in parts):
+        parts = [given] if isinstance(given, (Rows, Window, State, Once)) else given
+        if not isinstance(parts, Sequence) or not all(isinstance(part, (Rows, Window, State, Once)) for part in parts):
             raise OperandError(
-                f"layer {layer} is {given!r}", op="LayeredCache", expected="Rows, State or Once, or a list of them"
+                f"layer {layer} is {given!r}",
+                op="LayeredCache",
+                expected="Rows, Window, State or Once, or a list of them",
             )
         names: list[str] = []
         for part in parts:
@@ -126,6 +127,8 @@ def declared_layers(max_seq_len: int, layers: Layers) -> tuple[dict[Place, Decla
                 _refuse_slots(layer, f"two {type(part).__name__}", "one part of each kind", part)
             found[layer, part.kind] = Declared(part, part.layout(capacity))
             names += part.slots
+        if (layer, "rows") in found and (layer, "window") in found:
+            _refuse_slots(layer, "Rows and a Window", "one of the two", parts)
         if len(set(names)) < max(1, len(names)):
             _refuse_slots(layer, f"slots {names}", "at least one slot, each with a name of its own", names)
     return found, len(layers), capacity
@@ -152,6 +155,23 @@ def layer_of(op: str, layer: int, n_layers: int) -> int:
             got=layer,
         )
     return number
+
+
+def layers_chosen(layers: Sequence[int] | None, n_layers: int) -> set[int]:
+    """Return the layers that take part in an advance; None for all.
+
+    Raises:
+        CacheLayerError: No list, or no such layer.
+        CacheStepError: None is left.
+    """
+    if layers is not None and not isinstance(layers, Iterable):
+        raise CacheLayerError(
+            f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
+        )
+    chosen = set(range(n_layers)) if layers is None else {layer_of("advance_by", one, n_layers) for one in layers}
+    if not chosen:
+        raise CacheStepError("no layer takes part", op="advance_by", expected="at least one layer", wanted=1, got=0)
+    return chosen
 
 
 def slot_of(cache: object, layer: int, slot: int | str, names: Sequence[str]) -> str:
@@ -285,6 +305,7 @@ __all__ = [
     "check_position",
     "declared_layers",
     "layer_of",
+    "layers_chosen",
     "slot_of",
     "tensors_given",
 ]

@@ -1,4 +1,4 @@
-"""What one layer may remember: rows that grow, a state that is replaced, tensors that are filled once."""
+"""What one layer may remember: rows that grow or rotate, a state that is replaced, tensors that are filled once."""
 
 from __future__ import annotations
 
@@ -34,6 +34,47 @@ class Rows:
 
     def layout(self, max_seq_len: int) -> CacheLayout:
         """Return the checked declaration; raises as :func:`lazygraph.cache.layout.layout` does."""
+        return _layout(self, max_seq_len)
+
+    def shape(self, rows: Size, sizes: tuple[int, ...]) -> Shape:
+        """Return the shape of a slot whose rows have these sizes, ``rows`` of them bound."""
+        return (rows, *sizes)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Slots that keep the last rows of a text only, and perhaps its first (see :class:`RotatingCache`).
+
+    Attributes:
+        slots: Per slot, its name in files and the sizes of one row.
+        window: How many last rows are kept, at least 1; a token sees itself and ``window - 1`` before it.
+        sinks: How many first rows are kept for good.
+        dtype: Element type.
+    """
+
+    slots: Slots
+    window: int
+    sinks: int = 0
+    dtype: DTypeLike = float32
+    kind: ClassVar[Kind] = "window"
+    verb: ClassVar[str] = "append"
+
+    def layout(self, max_seq_len: int) -> CacheLayout:
+        """Return the checked declaration; its capacity is that of a text.
+
+        Raises:
+            CacheError: A window below 1, or sinks below 0.
+        """
+        for name, value, least in (("window", self.window, 1), ("sinks", self.sinks, 0)):
+            number = whole(value)
+            if number is None or number < least:
+                raise CacheError(
+                    f"{name} is {value!r}",
+                    op="Window",
+                    expected=f"an int of at least {least}",
+                    wanted=least,
+                    got=value,
+                )
         return _layout(self, max_seq_len)
 
     def shape(self, rows: Size, sizes: tuple[int, ...]) -> Shape:
@@ -104,7 +145,7 @@ class Once:
         return (self.rows, *sizes)
 
 
-Part: TypeAlias = Rows | State | Once
+Part: TypeAlias = "Rows | Window | State | Once"
 
 
 def _layout(part: Part, capacity: int) -> CacheLayout:
@@ -118,4 +159,4 @@ def _layout(part: Part, capacity: int) -> CacheLayout:
     return layout(1, capacity, list(part.slots.values()), part.dtype, list(part.slots))
 
 
-__all__ = ["Once", "Part", "Rows", "State"]
+__all__ = ["Once", "Part", "Rows", "State", "Window"]

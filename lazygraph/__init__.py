@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         RotatingCache,
         Rows,
         State,
+        Window,
     )
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
@@ -126,6 +127,7 @@ __all__ = [
     "UnknownOpError",
     "UnsupportedError",
     "WeightsError",
+    "Window",
     "assume_equal",
     "bfloat16",
     "bool_",
@@ -186,6 +188,7 @@ _LATER = {
     "RotatingCache": "lazygraph.cache",
     "Rows": "lazygraph.cache",
     "State": "lazygraph.cache",
+    "Window": "lazygraph.cache",
     "convert": "lazygraph.conversion",
     "function": "lazygraph.functions",
     "inline": "lazygraph.inlining",
