@@ -273,13 +273,12 @@ class LayeredCache:
             return self
         chosen = layers_chosen(layers, self.n_layers)
         for layer in range(self.n_layers):
-            takes_part, places = layer in chosen, state.declared
-            rows = count if takes_part and (layer, self._kind(layer)) in places else 0
-            due = takes_part and (layer, "state") in places
+            rows = count if layer in chosen and (layer, self._kind(layer)) in state.declared else 0
+            due = layer in chosen and (layer, "state") in state.declared
             check_advance(self, layer, rows, state.pending[layer], due, layer in state.replaced)
         check_room(self, "advance_by", None, state.length, count, self.max_seq_len, state.runtime)
-        length, none = dims.add(state.length, count), (0,) * self.n_layers
-        return self._of(replace(state, length=length, pending=none, replaced=frozenset()))
+        none = (0,) * self.n_layers
+        return self._of(replace(state, length=dims.add(state.length, count), pending=none, replaced=frozenset()))
 
     # ---- reading ----
 
@@ -305,7 +304,7 @@ class LayeredCache:
         """Return the whole tensor of a slot; of rows, those beyond the length mean nothing.
 
         Raises:
-            CacheLayerError, CacheStepError: As :meth:`slot`.
+            CacheError: As :meth:`slot`.
         """
         return self._buffer(layer, slot)[3]
 
@@ -329,11 +328,7 @@ class LayeredCache:
         return CacheStep(self.positions(n), tuple(masks))
 
     def causal_mask(self, n: SizeLike, layer: int | None = None) -> Tensor:
-        """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``; of a window, as its attend reads.
-
-        Args:
-            n: New rows.
-            layer: The layer; the first that keeps rows when left out.
+        """Return which rows each of ``n`` new rows of a layer, or of the first, may attend: ``bool (n, rows)``.
 
         Raises:
             CacheLayerError: No such layer, or no layer keeps rows.
@@ -342,7 +337,7 @@ class LayeredCache:
         return self._rows(number).causal_mask(n)
 
     def positions(self, n: SizeLike) -> Tensor:
-        """Return the positions of the next ``n`` rows, ``int64 (n,)``: ``length, length + 1, ...``."""
+        """Return the positions of the next ``n`` rows, ``int64 (n,)``."""
         state = self._state
         anchor = next(tensor for tensors in state.held.values() for tensor in tensors)
         return ops.arange(state.length, dims.add(state.length, state.graph.size(n)), anchor=anchor)

@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 
 import lazygraph as lg
+from lazygraph import nn
 from lazygraph.memory import Lowering, Memory
 from lazygraph.tensor import Tensor
 
@@ -103,6 +104,61 @@ def filled(one: Memory, lowering: Lowering) -> Array:
         return np.zeros(one.trailing, one.dtype)
     rows = 0 if lowering == "concat" else one.capacity
     return np.full((rows, *one.trailing), np.nan, one.dtype)
+
+
+@pytest.mark.parametrize("chunks", [[14], [1] * 14, [3, 1, 7, 3], [4, 1, 9]])
+@pytest.mark.parametrize("lowering", ["buffer", "view", "concat"])
+def test_layers_that_see_everything_and_layers_that_slide_stand_together(
+    tmp_path: Path, lowering: Lowering, chunks: list[int]
+) -> None:
+    """Attention of three layers over one text: everything, four tokens, three tokens and two sinks."""
+    x = lg.input("x", "float32", [lg.size("n", min=1, max=CAPACITY), 2, 4])
+    row = {"k": [2, 4], "v": [2, 4]}
+    declared: list[Any] = [lg.Rows(row), lg.Window(row, 4), lg.State({"s": [1]}), lg.Window(row, 3, sinks=2)]
+    cache = lg.LayeredCache.inputs(x, CAPACITY, declared, lowering=lowering)
+    memory, step = cache.memory(), cache.step("n")
+    assert [(one.kind, one.capacity, one.window, one.sinks) for one in memory if one.slot == "k"] == [
+        ("rows", CAPACITY, 0, 0),
+        ("window", 4, 4, 0),
+        ("window", 5, 3, 2),
+    ]
+    outputs = {}
+    for layer in (0, 1, 3):
+        outputs[f"y{layer}"], cache = cache.attend(
+            layer, [x, x * 2.0], step, lambda rows, mask: nn.attention(x, rows[0], rows[1], mask, 0.5)
+        )
+    cache = cache.replace(2, [cache.slot(2, "s") + 1.0]).advance_by("n")
+    lg.save({**outputs, **cache.outputs()}, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    given = np.random.default_rng(2).normal(size=(CAPACITY, 2, 4)).astype(np.float32)
+    rows_of = {one.source: 0 if lowering == "concat" else one.capacity for one in memory if one.kind != "state"}
+    held = {
+        one.source: np.zeros((*[rows_of[s] for s in [one.source] if s in rows_of], *one.trailing), np.float32)
+        for one in memory
+    }
+
+    past, found = 0, []
+    for count in chunks:
+        bound = {source: min(past + count, rows) if lowering == "view" else None for source, rows in rows_of.items()}
+        feeds = {source: array[: bound.get(source)] for source, array in held.items()}
+        values = session.run(names, {"x": given[past : past + count], "past_len": np.array(past), **feeds})
+        got = dict(zip(names, values, strict=True))
+        for one in memory:
+            if one.kind == "state" or lowering == "concat":
+                held[one.source] = got[one.target]
+            else:
+                held[one.source][: len(got[one.target])] = got[one.target]
+        found.append([got[f"y{layer}"] for layer in (0, 1, 3)])
+        past += count
+    assert held["past.2.s"] == [len(chunks)]
+    place = np.arange(CAPACITY)
+    before, away = place[None] <= place[:, None], place[:, None] - place[None]
+    for number, seen in enumerate([before, before & (away < 4), before & ((away < 3) | (place[None] < 2))]):
+        scores = np.einsum("ihd,jhd->hij", given, given) * 0.5
+        weights = np.where(seen, np.exp(scores), 0)
+        wanted = np.einsum("hij,jhd->ihd", weights / weights.sum(-1, keepdims=True), given * 2).reshape(CAPACITY, -1)
+        np.testing.assert_allclose(np.concatenate([step[number] for step in found]), wanted, atol=1e-5)
 
 
 def test_at_a_fixed_position_the_same_layers_make_one_step(tmp_path: Path) -> None:
@@ -202,6 +258,9 @@ ROWS, STATE = lg.Rows({"a": [4]}), lg.State({"s": [4]})
         (8, [lg.Rows([[4]])], lg.SlotCountError, "slots is [[4]]"),  # type: ignore[arg-type]
         (8, [lg.State({"s": [0]})], lg.SlotShapeError, "slot 0 has trailing sizes [0]"),
         (8, [lg.Rows({"a": [4]}, "int64")], lg.DTypeError, "a cache of int64"),
+        (8, [[ROWS, lg.Window({"b": [4]}, 3)]], lg.SlotCountError, "layer 0 has Rows and a Window"),
+        (8, [lg.Window({"b": [4]}, 0)], lg.CacheError, "window is 0"),
+        (8, [lg.Window({"b": [4]}, 2, sinks=-1)], lg.CacheError, "sinks is -1"),
         (8, [lg.Once({"e": [4]}, rows=0)], lg.CacheError, "rows is 0"),
         (8, [lg.Once({"e": [4]}, rows=lg.size("frames"))], lg.CacheError, None),
     ],

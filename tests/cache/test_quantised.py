@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import lazygraph as lg
 from lazygraph import nn
 from lazygraph.cache.codes import FP8_NUMBERS
+from lazygraph.cache.rotating import RotatingCache
 from lazygraph.memory import Lowering
 
 Array = np.ndarray[Any, Any]
@@ -108,17 +109,23 @@ def test_onnxruntime_has_no_rows_of_fp8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunks", [[12], [1] * 12, [5, 1, 6], [2, 9, 1]])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("lowering", ["buffer", "view"])
+@pytest.mark.parametrize("kind", ["rows", "window"])
+@pytest.mark.parametrize("lowering", ["buffer", "view", "concat"])
 @pytest.mark.parametrize("name", ["int8", "fp8"])
 def test_attention_over_codes_is_numpys(
-    tmp_path: Path, name: CodeName, lowering: Lowering, dtype: str, chunks: list[int]
+    tmp_path: Path, name: CodeName, lowering: Lowering, kind: str, dtype: str, chunks: list[int]
 ) -> None:
-    """Attention over exactly the rows that the codes give back, whatever the chunking and lowering."""
+    """Attention over exactly the rows that the codes give back, whatever the chunking, kind and lowering."""
     x = lg.input("x", dtype, [lg.size("n", min=1, max=CAPACITY), HEADS, SIZE])
-    code = lg.Code(name)
+    code, window = lg.Code(name), 5
     slots, dtypes = code.slots({"k": [HEADS, SIZE], "v": [HEADS, SIZE]})
     trailing, names = list(slots.values()), list(slots)
-    kept = lg.LatentCache.inputs(x, 1, CAPACITY, trailing, dtypes, slot_names=names, lowering=lowering)
+    if kind == "window":
+        kept: lg.LatentCache = RotatingCache.inputs(
+            x, 1, CAPACITY, trailing, dtypes, window=window, slot_names=names, lowering=lowering
+        )
+    else:
+        kept = lg.LatentCache.inputs(x, 1, CAPACITY, trailing, dtypes, slot_names=names, lowering=lowering)
     cache = lg.QuantisedCache(kept, code)
     memory = cache.memory()
     assert [one.bytes_per_row for one in memory] == [HEADS * SIZE, 4] * 2
@@ -133,11 +140,13 @@ def test_attention_over_codes_is_numpys(
     values = decoded(name, *encoded(name, (rows * np.array(2, dtype)).astype(np.float32)))
     scores = np.einsum("ihd,jhd->hij", rows.astype(np.float64), keys) * 0.5
     place = np.arange(CAPACITY)
-    seen = place[None] <= place[:, None]
+    seen = (place[None] <= place[:, None]) & ((kind == "rows") | (place[None] > place[:, None] - window))
     weights = np.where(seen, np.exp(scores - scores.max()), 0)
     wanted = np.einsum("hij,jhd->ihd", weights / weights.sum(-1, keepdims=True), values).reshape(CAPACITY, -1)
 
-    held = {one.source: np.zeros((one.capacity, *one.trailing), one.dtype) for one in memory}
+    held = {
+        one.source: np.zeros((0 if lowering == "concat" else one.capacity, *one.trailing), one.dtype) for one in memory
+    }
     past, found = 0, []
     for count in chunks:
         bound = past + count if lowering == "view" else None
@@ -146,7 +155,10 @@ def test_attention_over_codes_is_numpys(
         values_out = session.run(None, {"x": rows[past : past + count], "past_len": np.array(past), **feeds})
         got = dict(zip(names_out, values_out, strict=True))
         for one in memory:
-            held[one.source][: len(got[one.target])] = got[one.target]
+            if lowering == "concat":
+                held[one.source] = got[one.target]
+            else:
+                held[one.source][: len(got[one.target])] = got[one.target]
         found.append(got["y"])
         past += count
     np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-5 if dtype == "float32" else 1e-2)
