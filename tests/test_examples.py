@@ -153,3 +153,11 @@ def test_a_decoder_in_a_loop_generates_what_the_decoder_does(tmp_path: Path, gol
 
 def _writes(graph: onnx.GraphProto) -> int:
     return sum(node.op_type == "ScatterND" for node in graph.node)
+
+
+def test_the_ci_check_finds_the_departure_and_the_changed_weight(tmp_path: Path) -> None:
+    printed = _run(ROOT / "examples" / "ci_check.py", tmp_path)
+    assert printed[0].startswith("first node : Softmax")
+    assert printed[1].startswith("weight changed weight 64 of 64 numbers, by up to")
+    assert len(printed) == 2
+    assert (tmp_path / "released.onnx").is_file()
