@@ -63,7 +63,7 @@ class _Names:
         self.functions = {("" if f.domain == "ai.onnx" else f.domain, f.name) for f in model.functions}
         self.missing: set[str] = set()
         self.custom: set[tuple[str, str]] = set()
-        self.older_ir = model.ir_version < 4
+        self.asked: dict[object, tuple[Finding, ...]] = {}  # most calls are like one before
 
     def graph(self, graph: GraphProto, around: frozenset[str]) -> Iterator[Finding]:
         """Yield what is wrong in a graph and in those inside it."""
@@ -115,6 +115,17 @@ class _Names:
 
     def call(self, node: NodeProto) -> Iterator[Finding]:
         """Yield what is wrong with one call, taken alone."""
+        attributes = tuple([(entry.name, entry.type) for entry in node.attribute]) if node.attribute else ()
+        given = node.input
+        left_out = bool(given) and not given[-1]
+        key = (node.op_type, node.domain, len(given), left_out, len(node.output), attributes)
+        if not left_out and self.asked.get(key) == ():
+            return
+        found = tuple(self._alone(node))
+        self.asked[key] = found
+        yield from found
+
+    def _alone(self, node: NodeProto) -> Iterator[Finding]:
         domain = "" if node.domain == "ai.onnx" else node.domain
         if (domain, node.op_type) in self.functions:
             return
