@@ -72,26 +72,3 @@ class LazyArray:
 
     def __repr__(self) -> str:
         return f"LazyArray({self.name or '?'}: {self.dtype} {self.shape})"
-
-
-def narrowed(array: np.ndarray[Any, Any] | LazyArray, name: str, dtype: DType) -> np.ndarray[Any, Any] | LazyArray:
-    """Return float32 numbers in a smaller type; those that are read late are narrowed when they are read.
-
-    Raises:
-        WeightsError: A finite number is too large for the type.
-    """
-
-    def narrow(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        with np.errstate(over="ignore"):
-            made = numbers.astype(dtype.numpy)
-        if not np.array_equal(np.isfinite(made.astype(np.float32)), np.isfinite(numbers)):
-            largest = np.abs(numbers[np.isfinite(numbers)]).max()
-            raise WeightsError(
-                f"{name!r} holds {largest:g}, too large for {dtype}",
-                op="stored_as",
-                expected="numbers that the type holds",
-                hint=f"keep=[{name!r}] leaves it as it is",
-            )
-        return made
-
-    return array.map(name, dtype, array.shape, narrow) if isinstance(array, LazyArray) else narrow(array)

@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 
 from lazygraph import dims
-from lazygraph.arrays import LazyArray, narrowed
+from lazygraph.arrays import LazyArray
 from lazygraph.dims import Size, SizeLike
-from lazygraph.dtypes import DTypeLike, as_dtype, float32
+from lazygraph.dtypes import DTypeLike, as_dtype
 from lazygraph.errors import DTypeError, OperandError, ShapeError
 from lazygraph.graph import Graph, Numbers
-from lazygraph.ops.logic import cast
+from lazygraph.narrowing import narrower, require_free
 from lazygraph.origins import Constant, Input, Node, describe, frozen_array, near_names, reached, same_graph, shape_text
 from lazygraph.patterns import Kind, Pattern
 from lazygraph.rebuild import Rebuild
 from lazygraph.tensor import Tensor
-
-# Smaller weights are not worth a cast: in bytes.
-SMALL_WEIGHT = 1024
 
 
 class Loaded:
@@ -279,33 +276,26 @@ class Loaded:
         for name in shapes:
             if name not in self.inputs:
                 raise self._unknown("with_shapes", "input", name, self.inputs)
-        return self._built(Rebuild(swaps, graph), self.outputs)
+        made = self._built(Rebuild(swaps, graph), self.outputs)
+        require_free(made.outputs.values(), {name for shape in shapes.values() for name in map(str, shape)})
+        return made
 
-    def stored_as(self, dtype: DTypeLike, keep: Iterable[str] = ()) -> Loaded:
+    def stored_as(self, dtype: DTypeLike, keep: Iterable[str] = (), keep_ops: Iterable[str] = ()) -> Loaded:
         """Return the model with its named float32 weights of 1,024 bytes and more stored in a smaller type.
 
         They are cast back where they are used: what is computed, and in which type, stays as it is.
 
         Args:
             dtype: ``float16`` or ``bfloat16``.
-            keep: Names of weights that stay as they are.
+            keep: Names of weights that stay as they are; ``*`` stands for any letters: ``["*.norm.weight"]``.
+            keep_ops: Operators whose weights stay as they are: ``["LayerNormalization"]``.
 
         Raises:
-            OperandError: A name to keep is no weight's.
+            OperandError: A name to keep is no weight's, or an operator none that reads weights here.
             DTypeError: Another element type.
             WeightsError: A number is too large for it; of a weight that is read late, when it is read.
         """
-        smaller = as_dtype(dtype)
-        if smaller.name not in ("float16", "bfloat16"):
-            raise DTypeError(f"weights stored as {smaller}", op="stored_as", expected="float16 or bfloat16")
-        constants, kept = self._constants(), set(keep)
-        for name in kept - constants.keys():
-            raise self._unknown("stored_as", "weight", name, constants)
-        swaps = {}
-        for name, (constant, tensor) in constants.items():
-            if name in kept or tensor.dtype is not float32 or tensor.dtype.nbytes(constant.array.size) < SMALL_WEIGHT:
-                continue
-            swaps[tensor] = cast(self.graph.instead(constant, narrowed(constant.array, name, smaller)), float32)
+        swaps = narrower(self.graph, self.outputs.values(), self._constants(), as_dtype(dtype), [*keep], [*keep_ops])
         return self.replace(swaps) if swaps else self
 
     def rewrite(

@@ -32,6 +32,7 @@ LAYERS = {
         "lazygraph.loaded",
         "lazygraph.inlining",
         "lazygraph.patterns",
+        "lazygraph.narrowing",
     ),
     "cache": ("lazygraph.cache",),
     "models": ("lazygraph.models",),

@@ -132,6 +132,12 @@ def test_a_number_that_the_model_holds_on_to_stays(tmp_path: Path) -> None:
     model = lg.load(tmp_path / "m.onnx")
     with pytest.raises(lg.ShapeError, match="Reshape"):
         model.with_shapes({"x": [3, 6]})
+    with pytest.raises(lg.ShapeError, match=r"(?s)holds on to the number that is now n.*Reshape.*test_edits\.py:"):
+        model.with_shapes({"x": ["n", 6]})
+    (shape,) = model.weights
+    loose = model.replace_weight(shape, np.array([-1, 3])).with_shapes({"x": ["n", 6]})
+    assert [str(size) for size in loose.outputs["y"].shape] == ["2*n", "3"]
+    assert run(loose, x=np.zeros((5, 6), np.float32))["y"].shape == (10, 3)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +171,23 @@ def test_weights_are_stored_small_and_computed_as_before(model: lg.Loaded, dtype
     assert small.outputs["y"].dtype is lg.float32
     np.testing.assert_allclose(run(small, x=X)["y"], run(model, x=X)["y"], atol=20 * error)
     assert not np.array_equal(run(small, x=X)["y"], run(model, x=X)["y"])
+
+
+def test_weights_are_kept_by_pattern_and_by_operator() -> None:
+    x = lg.input("x", lg.float32, ["n", 300])
+    ones = np.ones(300, np.float32)
+    y, *_ = lg.op.LayerNormalization(x, x.const(ones, "norm.scale"), x.const(ones + 1, "norm.bias"))
+    model = lg.Loaded.of({"y": y * x.const(ones + 2, "gain")})
+
+    def stored(small: lg.Loaded) -> set[str]:
+        return {t.name for t in lg.to_onnx(small.outputs).graph.initializer if t.data_type == 10}
+
+    assert stored(model.stored_as("float16")) == {"norm.scale", "norm.bias", "gain"}
+    assert stored(model.stored_as("float16", keep=["norm.*"])) == {"gain"}
+    assert stored(model.stored_as("float16", keep_ops=["LayerNormalization"])) == {"gain"}
+    assert stored(model.stored_as("float16", keep=["*"])) == set()
+    with pytest.raises(lg.OperandError, match="no 'Gemm' reads a weight"):
+        model.stored_as("float16", keep_ops=["Gemm"])
 
 
 def test_weights_that_are_read_late_are_narrowed_late(model: lg.Loaded, tmp_path: Path) -> None:
