@@ -71,6 +71,18 @@ def test_a_batch_is_exported_when_asked_for(lazygraph: Run, goldens: Path, tmp_p
     assert "[batch, n]" in manifest["inputs"]["input_ids"] and "new_len" in manifest["inputs"]
 
 
+@pytest.mark.parametrize("kept", ["fp16", "int8", "fp8"])
+def test_the_bytes_of_a_smaller_cache_are_told(lazygraph: Run, goldens: Path, tmp_path: Path, kept: str) -> None:
+    config = json.loads((goldens / "llama" / "config.json").read_text())
+    width = config["num_key_value_heads"] * config.get(
+        "head_dim", config["hidden_size"] // config["num_attention_heads"]
+    )
+    each = 2 * width if kept == "fp16" else width + 4
+    done = lazygraph("export", goldens / "llama", "-o", tmp_path / "out", "--cache-dtype", kept)
+    assert done.returncode == 0, done.stderr
+    assert f"{config['num_hidden_layers'] * 2 * each:,} bytes per token" in done.stdout
+
+
 def test_quiet_prints_nothing(capfd: pytest.CaptureFixture[str], goldens: Path, tmp_path: Path) -> None:
     assert main(["export", str(goldens / "llama"), "-o", str(tmp_path / "out"), "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")
