@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,14 @@ from lazygraph.dtypes import as_dtype
 from lazygraph.memory import Lowering, Memory
 
 Array = np.ndarray[Any, Any]
+
+
+@lru_cache(maxsize=4)
+def _session(model: Path, written: int) -> onnxruntime.InferenceSession:
+    """Return a session of a file as it was at that time: runners of one file share it."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def ring_rows(slot: Memory, positions: Array) -> Array:
@@ -52,9 +61,7 @@ class Runner:
         poison: float = 0.0,
         spare: int = 0,
     ) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 2
-        self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.session = _session(model, model.stat().st_mtime_ns)
         self.memory, self.lowering, self.in_place, self.spare = memory, lowering, in_place, spare
         self.length = 0
         # Lowered as view, rows beyond those that count must hold zeros.
