@@ -125,3 +125,21 @@ def test_a_window_of_one_byte_rows_decodes_nearly_as_the_reference(
     # A number is rounded to a 127th of its row's largest; logits reach 3.
     assert 0 < np.abs(found[0] - golden["logits"]).max() < 0.25
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+@pytest.mark.parametrize("model", ["mistral_sliding", "llama", "deepseek_v2_lite_hub", "deepseek_v3_fp8"])
+def test_the_decoder_runs_every_lowering_as_the_reference(
+    goldens: Path, tmp_path: Path, model: str, lowering: Lowering
+) -> None:
+    golden = load_file(goldens / model / "golden.safetensors")
+    tokens = golden["tokens"]
+    lg.convert(goldens / model, tmp_path / "out", max_seq_len=64, lowering=lowering)
+    for chunks in WINDOWED:
+        decoder = lg.Decoder.open(tmp_path / "out", threads=1)
+        ends = np.cumsum(chunks)
+        rows = [decoder.append(tokens[end - n : end]) for n, end in zip(chunks, ends, strict=True)]
+        np.testing.assert_allclose(np.concatenate(rows), golden["logits"], rtol=0, atol=1e-4)
+    decoder = lg.Decoder.open(tmp_path / "out", threads=1)
+    made = list(decoder.generate(golden["prompt"].tolist(), 24, stop_ids=()))
+    assert made == tokens[9:].tolist()
