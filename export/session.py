@@ -180,6 +180,28 @@ def session_of(outputs: Outputs, provider: str = "cpu", threads: int | None = No
         return Session(open_session(path, provider, threads, lines=lines), lines)
 
 
+def probe(provider: str) -> None:
+    """Run the smallest model, to see whether a provider works.
+
+    Raises:
+        UnsupportedError: The installed onnxruntime does not have it, or runs the model elsewhere.
+        ExportError: onnxruntime is not installed, or failed.
+    """
+    from onnx import TensorProto, helper
+
+    kind = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    graph = helper.make_graph([node], "probe", [kind], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+    session = open_session(model, provider)
+    wanted = _PROVIDERS[provider][0]
+    if wanted not in session.get_providers():  # onnxruntime falls back without a word where a library is missing
+        raise UnsupportedError(f"{wanted} cannot be loaded", op="open", expected="its libraries")
+    found = Session(session).run({"x": np.array([1, 2], np.float32)})["y"]
+    if found.tolist() != [2, 4]:
+        raise ExportError(f"{wanted} gives {found.tolist()} for 1 + 1 and 2 + 2", op="open", expected="[2, 4]")
+
+
 def traced(error: Exception, lines: Lines, during: str) -> ExportError:
     """Return onnxruntime's error with the operator and the user's line of the node that it names."""
     text = str(error)
@@ -272,4 +294,4 @@ def _dtype(text: str) -> DType | None:
     return dtype_of_onnx(TensorProto.DataType.Value(name))
 
 
-__all__ = ["Session", "open_session", "require_provider", "run_bound", "session_of", "traced"]
+__all__ = ["Session", "open_session", "probe", "require_provider", "run_bound", "session_of", "traced"]
