@@ -15,14 +15,68 @@ from lazygraph.tensor import Node, Tensor
 
 # Nothing is computed: values are placed, picked or named.
 _MOVES = frozenset(
-    "Cast CastLike Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace Expand EyeLike Gather GatherElements"
-    " GatherND Pad Range Scatter ScatterElements ScatterND Slice SpaceToDepth Split Tile Transpose Where Compress"
-    " OneHot TensorScatter Trilu Unique NonZero ReverseSequence Col2Im Resize Upsample SplitToSequence"
-    " SequenceConstruct SequenceInsert SequenceErase SequenceAt SequenceEmpty Optional OptionalGetElement".split()
+    (
+        "Cast",
+        "CastLike",
+        "Col2Im",
+        "Compress",
+        "Concat",
+        "ConcatFromSequence",
+        "Constant",
+        "ConstantOfShape",
+        "DepthToSpace",
+        "Expand",
+        "EyeLike",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "NonZero",
+        "OneHot",
+        "Optional",
+        "OptionalGetElement",
+        "Pad",
+        "Range",
+        "Resize",
+        "ReverseSequence",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "SequenceAt",
+        "SequenceConstruct",
+        "SequenceEmpty",
+        "SequenceErase",
+        "SequenceInsert",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "SplitToSequence",
+        "TensorScatter",
+        "Tile",
+        "Transpose",
+        "Trilu",
+        "Unique",
+        "Upsample",
+        "Where",
+    )
 )
 _VIEWS = frozenset(
-    "Reshape Squeeze Unsqueeze Flatten Identity Shape Size Optional OptionalGetElement OptionalHasElement Dropout"
-    " SequenceLength SequenceEmpty SequenceAt BitCast".split()
+    (
+        "BitCast",
+        "Dropout",
+        "Flatten",
+        "Identity",
+        "Optional",
+        "OptionalGetElement",
+        "OptionalHasElement",
+        "Reshape",
+        "SequenceAt",
+        "SequenceEmpty",
+        "SequenceLength",
+        "Shape",
+        "Size",
+        "Squeeze",
+        "Unsqueeze",
+    )
 )
 _PICKS = frozenset(("Gather", "GatherElements", "GatherND", "Slice"))
 _WRITES_ROWS = frozenset(("ScatterND", "ScatterElements", "Scatter", "TensorScatter"))

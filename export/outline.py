@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lazygraph import dims
@@ -73,6 +73,7 @@ class Outline:
         assumed: The named sizes that nobody gave a number; they are 1.
         manifest: Of an export folder.
         notes: What was not as it should be in the file.
+        skipped: The branches that are not counted: call and attribute.
     """
 
     title: str
@@ -85,7 +86,7 @@ class Outline:
     assumed: tuple[str, ...] = ()
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
-    _skipped: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+    skipped: frozenset[tuple[str, str]] = field(default_factory=frozenset)
 
     @property
     def parameters(self) -> int:
@@ -117,7 +118,7 @@ class Outline:
         return sorted({op for op, cost in costs if None in (cost.flops, cost.read, cost.written)})
 
     def _is_skipped(self, call: Call) -> bool:
-        return any(branch in self._skipped for branch in call.branch)
+        return any(branch in self.skipped for branch in call.branch)
 
 
 def outline_of_file(source: str | Path, sizes: Mapping[str, int] | None = None) -> Outline:
@@ -189,11 +190,7 @@ def _outline(
         manifest,
         notes,
     )
-    return Outline(**{**_fields(made), "_skipped": frozenset(_dearer(made))})
-
-
-def _fields(outline: Outline) -> dict[str, object]:
-    return {name: getattr(outline, name) for name in Outline.__dataclass_fields__}
+    return replace(made, skipped=frozenset(_dearer(made)))
 
 
 def _calls(

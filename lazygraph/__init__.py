@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
     from lazygraph.ops.schema import op
+    from lazygraph.picture import report
     from lazygraph.printing import to_text
 
 __all__ = [
@@ -156,6 +157,7 @@ __all__ = [
     "op",
     "optional_of",
     "realize",
+    "report",
     "save",
     "save_all",
     "scope",
@@ -196,6 +198,7 @@ _LATER = {
     "nn": "lazygraph",
     "op": "lazygraph.ops.schema",
     "realize": "lazygraph.evaluate",
+    "report": "lazygraph.picture",
     "save": "lazygraph.export.saving",
     "save_all": "lazygraph.export.sharing",
     "shared_memory_faults": "lazygraph.export.alias",

@@ -1,4 +1,4 @@
-"""The command line: ``lazygraph export`` and ``lazygraph run``.
+"""The command line: ``lazygraph export``, ``run``, ``show``, ``bench``, ``doctor``.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 it failed, 2 the request cannot be read (a
 missing file, a wrong option), 130 Ctrl-C.
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from lazygraph.command_check import add_check
 from lazygraph.command_diff import add_diff
-from lazygraph.errors import ExportError, LazyGraphError, OperandError, WeightsError
+from lazygraph.errors import ExportError, LazyGraphError, LoadError, OperandError, WeightsError
 from lazygraph.version import VERSION
 
 
@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _unreadable(error: LazyGraphError) -> bool:
     """Return whether the request itself could not be read: a missing or broken file, an empty prompt."""
-    asked = isinstance(error, (ExportError, OperandError)) and error.op in ("open", "run")
-    return asked or isinstance(error, WeightsError)
+    asked = isinstance(error, (ExportError, OperandError)) and error.op in ("open", "run", "show", "bench")
+    return asked or isinstance(error, (WeightsError, LoadError))
 
 
 def _drop_output() -> None:
@@ -127,6 +127,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--threads", type=_count, metavar="N", help="threads to compute with")
     run.add_argument("--provider", choices=["cpu", "cuda"], default="cpu", help="where to run")
     run.set_defaults(command=_run)
+
+    from lazygraph.command_bench import add_bench
+    from lazygraph.command_doctor import add_doctor
+    from lazygraph.command_show import add_show
+
+    add_show(commands)
+    add_bench(commands)
+    add_doctor(commands)
     add_check(commands)
     add_diff(commands)
     return parser

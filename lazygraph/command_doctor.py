@@ -125,9 +125,22 @@ def _processor() -> str:
 
 def _features() -> list[str]:
     """Return what of the processor's features matters to onnxruntime; empty where it cannot be asked."""
-    wanted = (
-        "avx avx2 fma f16c avx512f avx512_vnni avx_vnni avx512_bf16 amx_int8 amx_bf16 asimddp i8mm bf16 sve".split()
-    )
+    wanted = [
+        "avx",
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512_vnni",
+        "avx_vnni",
+        "avx512_bf16",
+        "amx_int8",
+        "amx_bf16",
+        "asimddp",
+        "i8mm",
+        "bf16",
+        "sve",
+    ]
     for line in _lines("/proc/cpuinfo"):
         if line.startswith(("flags", "Features")):
             there = set(line.partition(":")[2].split())

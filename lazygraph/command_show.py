@@ -28,7 +28,7 @@ def add_show(commands: Any) -> None:
         epilog="Exit codes: 0 shown, 2 the file cannot be read.",
     )
     parser.add_argument("model", metavar="X", help="an .onnx file or an export folder")
-    parser.add_argument("--depth", type=int, default=2, metavar="N", help="levels to unfold (default 2)")
+    parser.add_argument("--depth", type=int, default=1, metavar="N", help="levels to unfold (default 1)")
     parser.add_argument(
         "--size",
         action="append",

@@ -121,7 +121,7 @@ def _tiles(outline: Outline) -> str:
 
 def said_sizes(outline: Outline) -> str:
     """Return the sizes that costs are counted at, in words."""
-    hidden = {name for name in outline.sizes if not name.isidentifier() or name[-1:].isdigit() and "_" in name}
+    hidden = {name for name in outline.sizes if not name.isidentifier() or (name[-1:].isdigit() and "_" in name)}
     if outline.manifest is not None:
         hidden |= {"rows", "logits_from"}
     shown = [f"{name} = {number:,}" for name, number in outline.sizes.items() if name not in hidden]
@@ -172,7 +172,8 @@ def _costs(outline: Outline) -> str:
         keys += '<li><b style="background:var(--c7)"></b>others</li>'
     return (
         '<section aria-labelledby="cost"><h2 id="cost">Where the cost is</h2><p class="lead">Shares of the operators, '
-        f'{escape(said_sizes(outline))}.</p><div class="share">{"".join(rows)}</div><ul class="keys">{keys}</ul></section>'
+        f'{escape(said_sizes(outline))}.</p><div class="share">{"".join(rows)}</div>'
+        f'<ul class="keys">{keys}</ul></section>'
     )
 
 
@@ -241,8 +242,8 @@ def _speed(points: Sequence[Point]) -> str:
         dots.append(f'<circle class="dot" {place} r="4"><title>{tip}</title></circle>')
         dots.append(f'<text x="{x(p.length):.1f}" y="{height - 10}" text-anchor="middle">{p.length:,}</text>')
     rows = "".join(
-        f'<tr><td class="n">{p.length:,}</td><td class="n">{p.seconds * 1e3:.2f}</td><td class="n">{p.low * 1e3:.2f} to '
-        f'{p.high * 1e3:.2f}</td><td class="n">{1 / p.seconds:,.1f}</td></tr>'
+        f'<tr><td class="n">{p.length:,}</td><td class="n">{p.seconds * 1e3:.2f}</td><td class="n">'
+        f'{p.low * 1e3:.2f} to {p.high * 1e3:.2f}</td><td class="n">{1 / p.seconds:,.1f}</td></tr>'
         for p in points
     )
     return (
@@ -265,8 +266,8 @@ def _ends(outline: Outline) -> str:
     for kind, names in (("input", outline.inputs), ("output", outline.outputs)):
         shown = [name for name in names if name not in cached]
         rows += [
-            f"<tr><td>{kind}</td><td><code>{escape(name)}</code></td><td><code>{escape(outline.types.get(name, ''))}</code>"
-            "</td></tr>"
+            f"<tr><td>{kind}</td><td><code>{escape(name)}</code></td>"
+            f"<td><code>{escape(outline.types.get(name, ''))}</code></td></tr>"
             for name in shown
         ]
         if len(shown) < len(names):

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def decode_points(decoder: Decoder, lengths: Sequence[int], repeats: int = 5) ->
             decoder.append(fresh, logits="last")
         token = [int(rng.integers(0, decoder.manifest.vocab_size))]
         decoder.append(token, logits="last")  # the first run of a shape plans its memory
-        points.append(_timed("decode", length, repeats, lambda token=token: decoder.append(token, logits="last")))
+        points.append(_timed("decode", length, repeats, partial(decoder.append, token, logits="last")))
         decoder.truncate(length)
     return points
 
@@ -109,12 +110,8 @@ def random_feeds(session: Session, sizes: Mapping[str, int]) -> dict[str, Any]:
         if dtype is None or dtype.kind == "s":
             raise OperandError(f"input {value.name!r} is {value.type}", op="bench", expected="tensors of numbers")
         shape = [size if isinstance(size, int) else sizes.get(str(size), 1) for size in value.shape]
-        if dtype.kind == "b":
-            array = rng.integers(0, 2, shape)
-        elif dtype.is_integer:
-            array = rng.integers(0, 2, shape)
-        else:
-            array = rng.standard_normal(shape)
+        whole = dtype.kind == "b" or dtype.is_integer
+        array: Any = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
         feeds[value.name] = np.asarray(array).astype(dtype.numpy)
     return feeds
 
