@@ -51,6 +51,9 @@ bench: $(VENV)/.dev  ## Measure what the README claims
 	$(PY) benchmarks/decode_speed.py
 	$(PY) benchmarks/mla_decode.py --no-peer
 	$(PY) benchmarks/moe_step.py
+	$(PY) benchmarks/cache_codes.py
+	$(PY) benchmarks/function_calls.py
+	$(PY) benchmarks/check_diff.py
 
 docs: $(VENV)/.docs  ## Build the documentation into out/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
