@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from lazygraph.export.decoder import Decoder
     from lazygraph.export.loading import load
     from lazygraph.export.saving import save, to_onnx
+    from lazygraph.export.scripts import call
     from lazygraph.export.session import Session, open_session
     from lazygraph.export.sharing import save_all
 
 _HOMES = {
     "Decoder": "decoder",
     "Session": "session",
+    "call": "scripts",
     "load": "loading",
     "open_session": "session",
     "save": "saving",
@@ -39,4 +41,4 @@ def __dir__() -> list[str]:
     return sorted(_HOMES)
 
 
-__all__ = ["Decoder", "Session", "load", "open_session", "save", "save_all", "shared_memory_faults", "to_onnx"]
+__all__ = ["Decoder", "Session", "call", "load", "open_session", "save", "save_all", "shared_memory_faults", "to_onnx"]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lazygraph.errors import ExportError, OperandError
-from lazygraph.export import checks, files, targets, versions
+from lazygraph.errors import ExportError, OperandError, UnsupportedError
+from lazygraph.export import checks, converting, files, targets, versions
 from lazygraph.export.collector import collector_paused
 from lazygraph.export.lower import lower
 from lazygraph.export.outlining import outline
@@ -29,6 +29,8 @@ from lazygraph.export.weights import (
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from lazygraph.tensor import Node
+
 
 def to_onnx(
     outputs: Outputs,
@@ -39,6 +41,7 @@ def to_onnx(
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
     functions: bool = True,
+    optimize: bool = False,
 ) -> ModelProto:
     """Return the model of the outputs, checked, with all its weights inside.
 
@@ -46,23 +49,25 @@ def to_onnx(
         outputs: A tensor (called ``output``), or tensors by name, each perhaps as ``(tensor, shape)``: the declared
             shape is written in the file, and refused when the graph contradicts it.
         target: ``"cpu"`` or ``"cuda"``: refuse what that provider cannot run. None: any runtime.
-        opset: The ai.onnx opset to declare; None for the lowest (13 or later) that means the same.
+        opset: The ai.onnx opset to declare; None for the lowest (13 or later) that means the same. A program that
+            needs another one is converted by onnx's version converter, functions in the place of their calls.
         ir_version: The IR version to declare; None for the lowest that is needed.
         metadata: Texts kept with the model.
         value_info: Also write the types of intermediate values, for people who read the file.
         functions: Write calls of local functions (:func:`lazygraph.function`) as such; otherwise what they are made of.
+        optimize: Let onnxscript's optimizer change the model; it puts functions in the place of their calls.
 
     Raises:
         OperandError: No outputs, or an output's name is taken.
         ShapeError: A declared shape contradicts the graph.
-        UnsupportedError: The target or the opset cannot serve a node.
+        UnsupportedError: The target cannot serve a node, or one cannot be converted to the opset; it is named.
         ExportError: onnx does not agree with the graph, or the weights exceed what one message holds (2 GiB).
 
     Spec: onnx.proto, ModelProto.
     """
     with collector_paused():
         program = collect(outputs)
-        model = checked_model(program, target, opset, ir_version, metadata, value_info, functions)
+        model = checked_model(program, target, opset, ir_version, metadata, value_info, functions, optimize)
         return with_weights(program, model)
 
 
@@ -77,6 +82,7 @@ def save(
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
     functions: bool = True,
+    optimize: bool = False,
     progress: Progress | None = None,
 ) -> ModelProto:
     """Write the outputs' model to a file, large weights beside it; return the model as the file has it.
@@ -96,6 +102,7 @@ def save(
         metadata: As for :func:`to_onnx`.
         value_info: As for :func:`to_onnx`.
         functions: As for :func:`to_onnx`.
+        optimize: As for :func:`to_onnx`.
         progress: Called with a weight's name, bytes done and bytes in all, after each weight.
 
     Raises:
@@ -106,7 +113,9 @@ def save(
     Spec: onnx.proto, TensorProto.external_data.
     """
     program = collect(outputs)
-    return save_program(program, path, external, target, opset, ir_version, metadata, value_info, functions, progress)
+    return save_program(
+        program, path, external, target, opset, ir_version, metadata, value_info, functions, optimize, progress
+    )
 
 
 def with_weights(program: Program, model: ModelProto) -> ModelProto:
@@ -130,6 +139,7 @@ def save_program(
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
     functions: bool = True,
+    optimize: bool = False,
     progress: Progress | None = None,
 ) -> ModelProto:
     """Write a collected program (see :func:`save`)."""
@@ -137,7 +147,7 @@ def save_program(
     if not place.name or place.is_dir():
         raise OperandError(f"{str(path)!r} names no file", op="save", expected="the path of a file, such as model.onnx")
     location = files.plain_name(external, place) if isinstance(external, str) else None
-    model = checked_model(program, target, opset, ir_version, metadata, value_info, functions)
+    model = checked_model(program, target, opset, ir_version, metadata, value_info, functions, optimize)
     if external is None:
         external = sum(stored.nbytes for stored in program.weights) > INLINE_BYTES
     external = external is not False and any(not stored.small for stored in program.weights)
@@ -168,19 +178,38 @@ def checked_model(
     metadata: Mapping[str, str] | None = None,
     value_info: bool = False,
     functions: bool = True,
+    optimize: bool = False,
 ) -> ModelProto:
     """Return the model of a program, checked, all but its weights (see :func:`to_onnx`)."""
     with collector_paused():
         checks.declared_shapes(program)
         calls = versions.distinct_calls(program.calls)
         facts = program.graph.facts
-        domains = versions.opsets(calls, program.graph.opset, opset, None if facts is None else facts.domains)
+        of_file = None if facts is None else facts.domains
+        domains, convert = _domains(calls, program, opset, of_file)
         if target is not None:
-            may_rise = opset is None and program.graph.opset is None
+            may_rise = (opset is None or convert) and program.graph.opset is None
             domains[""] = targets.settle(calls, target, domains[""], may_rise)
         model = lower(program, domains, ir_version=ir_version, metadata=metadata, value_info=value_info)
         checks.check(program, model)
-        return outline(program, model) if functions else model
+        if optimize:
+            model = converting.optimized(program, model)
+        if convert and opset is not None:
+            model = converting.converted(program, model, opset)
+        return outline(program, model) if functions and not (optimize or convert) else model
+
+
+def _domains(
+    calls: list[Node], program: Program, opset: int | None, of_file: Mapping[str, int] | None
+) -> tuple[dict[str, int], bool]:
+    """Return the version of every domain, and whether the opset that is asked for takes a conversion."""
+    versions.require_in_range(opset)
+    try:
+        return versions.opsets(calls, program.graph.opset, opset, of_file), False
+    except UnsupportedError:
+        if opset is None:
+            raise
+        return versions.opsets(calls, program.graph.opset, None, of_file), True
 
 
 def _refuse_too_large(program: Program) -> None:

@@ -62,6 +62,17 @@ _IR_OF_DTYPE = {
 }
 
 
+def changed_between(calls: Iterable[Node], first: int, second: int) -> Node | None:
+    """Return a call that means something else in one of two opsets than in the other, or None where none does."""
+    low, high = sorted((first, second))
+    for node in calls:
+        types = ["" if tensor is None else tensor.dtype.name for tensor in node.inputs]
+        for (op, version), changed in _CHANGES.items():
+            if op == node.op and node.domain == "" and low < version <= high and changed(node.attrs, types):
+                return node
+    return None
+
+
 def distinct_calls(nodes: Iterable[Node]) -> list[Node]:
     """Return one of each kind of call: same operator, attributes, operand and result types."""
     calls: dict[object, Node] = {}
@@ -105,7 +116,7 @@ def opsets(
             f"opset {wanted} asked of a graph written for opset {fixed}", op="export", expected=f"opset {fixed} or none"
         )
     chosen = fixed if fixed is not None else wanted
-    _in_range(wanted)
+    require_in_range(wanted)
     of_file = {domain: version for domain, version in (of_file or {}).items() if domain}
 
     needs: dict[str, int] = {"": LOWEST}
@@ -319,7 +330,12 @@ def _trimmed(inputs: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     return inputs[:end]
 
 
-def _in_range(opset: int | None) -> None:
+def require_in_range(opset: int | None) -> None:
+    """Require an opset that lazygraph writes.
+
+    Raises:
+        UnsupportedError: It is older, or newer than what onnx knows here.
+    """
     if opset is None:
         return
     if not LOWEST <= opset <= newest_opset():
@@ -341,11 +357,13 @@ def _refuse(node: Node, needed: int, chosen: int) -> None:
 
 __all__ = [
     "LOWEST",
+    "changed_between",
     "distinct_calls",
     "ir_version",
     "newest_opset",
     "opsets",
     "refusal",
+    "require_in_range",
     "schema_at",
     "type_text",
     "versions_of",

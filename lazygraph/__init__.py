@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     )
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
-    from lazygraph.export import Decoder, load, save, save_all, shared_memory_faults, to_onnx
+    from lazygraph.export import Decoder, call, load, save, save_all, shared_memory_faults, to_onnx
     from lazygraph.functions import function
     from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
@@ -132,6 +132,7 @@ __all__ = [
     "assume_equal",
     "bfloat16",
     "bool_",
+    "call",
     "complex128",
     "complex64",
     "convert",
@@ -191,6 +192,7 @@ _LATER = {
     "Rows": "lazygraph.cache",
     "State": "lazygraph.cache",
     "Window": "lazygraph.cache",
+    "call": "lazygraph.export.scripts",
     "convert": "lazygraph.conversion",
     "function": "lazygraph.functions",
     "inline": "lazygraph.inlining",
