@@ -373,6 +373,11 @@ class Loaded:
         }
         return dict(sorted(found.items(), key=lambda item: item[1][0].serial))
 
+    def _repr_html_(self) -> str:
+        from lazygraph.printing import ends_html
+
+        return ends_html(self.source, self.inputs, self.outputs, len(self.weights))
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {describe(tensor).split(' from ')[0]}" for name, tensor in self.inputs.items())
         return f"<Loaded {self.source}: {inputs} -> {', '.join(self.outputs)}>"

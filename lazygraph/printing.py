@@ -70,6 +70,19 @@ def graph_html(graph: Graph) -> str:
     return f"<table>{''.join(cells)}{more}</table>"
 
 
+def ends_html(source: str, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], weights: int) -> str:
+    """Return a table for a notebook: what goes into a model and what comes out."""
+    rows = [("input", name, tensor) for name, tensor in inputs.items()]
+    rows += [("output", name, tensor) for name, tensor in outputs.items()]
+    cells = [
+        f"<tr><td>{kind}</td><td>{escape(name)}</td><td><code>{tensor.dtype}{escape(_shape(tensor))}</code></td></tr>"
+        for kind, name, tensor in rows[:_ROWS]
+    ]
+    more = f"<tr><td colspan=3>and {len(rows) - _ROWS} more</td></tr>" if len(rows) > _ROWS else ""
+    caption = f"<caption>{escape(source)}: {weights:,} weights</caption>"
+    return f"<table>{caption}{''.join(cells)}{more}</table>"
+
+
 def _held(graph: Graph) -> dict[str, Tensor]:
     """Return the results that something outside the graph may still use: the graph itself keeps no list of nodes."""
     gc.collect()
@@ -209,4 +222,4 @@ def _value(value: Any) -> str:
     return repr(list(value)) if isinstance(value, (list, tuple)) else repr(value)
 
 
-__all__ = ["graph_html", "graph_text", "tensor_html", "to_text"]
+__all__ = ["ends_html", "graph_html", "graph_text", "tensor_html", "to_text"]

@@ -89,6 +89,14 @@ def test_names_cannot_break_out_of_the_page() -> None:
     assert "<u>" not in text
 
 
+def test_a_loaded_model_shows_itself_in_a_notebook() -> None:
+    loaded = lg.load(lg.to_onnx(_small()))
+    text = loaded._repr_html_()
+    assert text.startswith("<table><caption>a model in memory: 1 weights</caption>")
+    assert "<tr><td>input</td><td>x</td><td><code>float32 (seq, 64)</code></td></tr>" in text
+    assert "<td>output</td><td>y</td>" in text
+
+
 def test_show_prints_a_tree(lazygraph: Run, exported: Path) -> None:
     done = lazygraph("show", exported)
     assert (done.returncode, done.stderr) == (0, "")
