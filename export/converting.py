@@ -162,7 +162,8 @@ def _named(program: Program, text: str, opset: int) -> tuple[str, Where | None]:
 
 
 def _first_line(error: Exception) -> str:
-    lines: Iterable[str] = str(error).strip().splitlines()
+    found = re.search(r"No (?:Adapter|Previous Version) [^\n]*", str(error))  # what stands before it is a place in onnx's source
+    lines: Iterable[str] = [found[0]] if found else str(error).strip().splitlines()
     return next(iter(lines), type(error).__name__)
 
 

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar, overload
 
-from lazygraph.errors import OperandError
+from lazygraph.errors import LazyGraphError, OperandError
 from lazygraph.scopes import Call, calling, current_scope
 from lazygraph.where import user_line
 
@@ -46,7 +46,11 @@ class Function(Generic[P, R]):
         scope = current_scope()
         call = Call(self.name, self.domain, str(scope), user_line(), scope.call)
         with calling(call):
-            return self._body(*args, **kwargs)
+            try:
+                return self._body(*args, **kwargs)
+            except LazyGraphError as error:  # its own line is the one in the body
+                error.operands.setdefault(f"in {self.name}", f"called at {call.at}")
+                raise
 
     def inlined(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Build the body without making a call of it, this once."""

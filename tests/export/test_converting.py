@@ -134,7 +134,7 @@ def test_an_operator_that_cannot_be_converted_is_named_and_nothing_is_written(tm
     with pytest.raises(lg.UnsupportedError) as caught:
         lg.save({"y": y}, tmp_path / "m.onnx", opset=15)
     assert str(caught.value).startswith("gelu: opset 15 asked for: ")
-    assert "test_converting.py" in str(caught.value)
+    assert "test_converting.py" in str(caught.value) and "/project/" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -239,3 +240,21 @@ def test_two_builds_give_the_same_bytes_and_a_file_survives_loading(tmp_path: An
 def test_what_cannot_be_a_function_is_refused(make: Any, says: str) -> None:
     with pytest.raises(lg.OperandError, match=says):
         make()
+
+
+def test_an_error_in_a_body_points_to_its_line_and_names_every_call_around_it() -> None:
+    @lg.function
+    def inner(x: lg.Tensor) -> lg.Tensor:
+        return x @ x.const(np.zeros((3, 3), np.float32))  # the body's line
+
+    @lg.function
+    def outer(x: lg.Tensor) -> lg.Tensor:
+        return inner(x)  # the inner call
+
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    places = {text: i for i, line in enumerate(lines, 1) for text in [line.split("  # ")[-1]] if "  # " in line}
+    with pytest.raises(lg.ShapeError) as caught:
+        outer(lg.input("x", lg.float32, ["n", 4]))  # the outer call
+    assert caught.value.at is not None and caught.value.at.line == places["the body's line"]
+    assert caught.value.operands["in inner"].endswith(f"test_functions.py:{places['the inner call']}")
+    assert caught.value.operands["in outer"].endswith(f"test_functions.py:{places['the outer call']}")
