@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lazygraph.export.alias import shared_memory_faults
+    from lazygraph.export.batch_decoder import BatchDecoder
     from lazygraph.export.decoder import Decoder
     from lazygraph.export.loading import load
     from lazygraph.export.saving import save, to_onnx
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lazygraph.export.sharing import save_all
 
 _HOMES = {
+    "BatchDecoder": "batch_decoder",
     "Decoder": "decoder",
     "Session": "session",
     "call": "scripts",
@@ -41,4 +43,15 @@ def __dir__() -> list[str]:
     return sorted(_HOMES)
 
 
-__all__ = ["Decoder", "Session", "call", "load", "open_session", "save", "save_all", "shared_memory_faults", "to_onnx"]
+__all__ = [
+    "BatchDecoder",
+    "Decoder",
+    "Session",
+    "call",
+    "load",
+    "open_session",
+    "save",
+    "save_all",
+    "shared_memory_faults",
+    "to_onnx",
+]

@@ -276,7 +276,7 @@ class Decoder:
         Raises:
             ExportError: As for :meth:`open`; or the file is missing, damaged, or the state of another model.
         """
-        return cls(Runner.restored(Path(folder), Path(file), provider, threads, check_weights))
+        return cls(Runner.restored(Path(folder), Path(file), provider, threads, check_weights, False))
 
     # ---- generating ----
 

@@ -199,7 +199,12 @@ class Runner:
         """Return the ids of which each text takes its first tokens again."""
         if self.batch is None:
             return ids[: counts[0]]
-        raise NotImplementedError
+        last, width = self._last, max(counts)
+        found = np.zeros((self.texts, width), np.int64)  # padded on the left
+        for text, count in enumerate(counts):
+            start = ids.shape[1] - (last[2][text] if last else 0)
+            found[text, width - count :] = ids[text, start : start + count]
+        return found
 
     def _refuse(self, text: int, length: int) -> None:
         now, floor = self.memory.lengths[text], self.memory.floor(text)
@@ -244,9 +249,11 @@ class Runner:
         write_state(file, self.manifest, memory.lengths, memory.held, lambda: order)
 
     @classmethod
-    def restored(cls, folder: Path, file: Path, provider: str, threads: int | None, check: bool) -> Self:
+    def restored(cls, folder: Path, file: Path, provider: str, threads: int | None, check: bool, several: bool) -> Self:
         """Return a runner at the state of a file."""
         manifest = read_manifest(folder)
+        if manifest.batch != several:
+            cls.opened(folder, provider, threads, check, 1 if several else None)  # refuses
         state = read_state(file, manifest)
         runner = cls.opened(folder, provider, threads, check, len(state.lengths) if manifest.batch else None)
         runner.memory.restore(state.lengths, state.contents, state.held)

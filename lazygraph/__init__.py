@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     )
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
-    from lazygraph.export import Decoder, call, load, save, save_all, shared_memory_faults, to_onnx
+    from lazygraph.export import BatchDecoder, Decoder, call, load, save, save_all, shared_memory_faults, to_onnx
     from lazygraph.functions import function
     from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
@@ -99,6 +99,7 @@ __all__ = [
     "Code",
     "DType",
     "DTypeError",
+    "BatchDecoder",
     "Decoder",
     "Dim",
     "ExportError",
@@ -182,6 +183,7 @@ _LATER = {
     "BatchCache": "lazygraph.cache",
     "Code": "lazygraph.cache",
     "QuantisedCache": "lazygraph.cache",
+    "BatchDecoder": "lazygraph.export.batch_decoder",
     "Decoder": "lazygraph.export.decoder",
     "KvCache": "lazygraph.cache",
     "LatentCache": "lazygraph.cache",

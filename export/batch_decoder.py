@@ -1,0 +1,138 @@
+"""BatchDecoder: an exported decoder that reads several texts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from lazygraph.errors import CacheError, OperandError
+from lazygraph.export import running
+from lazygraph.export.running import Logits, Runner, TokenIds
+from lazygraph.whole import whole
+
+
+class BatchDecoder:
+    """Runs an export made with ``--batch``: several texts side by side, each with a length of its own.
+
+    Open one with :meth:`open`.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        texts: int,
+        provider: str = "cpu",
+        threads: int | None = None,
+        *,
+        check_weights: bool = False,
+    ) -> Self:
+        """Return a decoder of so many texts, each at length 0.
+
+        Args:
+            folder: What ``lazygraph export --batch`` wrote.
+            texts: How many texts.
+            provider: As for :meth:`lazygraph.Decoder.open`, like what follows.
+            threads: The same.
+            check_weights: The same.
+
+        Raises:
+            OperandError: Fewer than one text, or an export that runs one text.
+            ExportError: As for :meth:`lazygraph.Decoder.open`.
+        """
+        count = whole(texts)
+        if count is None or count < 1:
+            raise OperandError(f"texts is {texts!r}", op="open", expected="an int of at least 1")
+        return cls(Runner.opened(Path(folder), provider, threads, check_weights, count))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens read so far, per text."""
+        return self._runner.memory.lengths
+
+    def __repr__(self) -> str:
+        m = self._runner.manifest
+        return f"BatchDecoder({m.model_type}, {list(self.lengths)}/{m.max_seq_len} tokens)"
+
+    def append(self, token_ids: Sequence[TokenIds]) -> list[Logits]:
+        """Read tokens of every text and return the logits after each.
+
+        Args:
+            token_ids: Per text, the ids it reads; an empty list lets it wait.
+
+        Returns:
+            Per text, ``float32 (n, vocab_size)`` for its own n tokens; each is what the text alone would give.
+
+        Raises:
+            OperandError: Not one list per text, no token at all, or ids that are no whole numbers.
+            IndexRangeError: An id outside the vocabulary.
+            CacheOverflowError: More tokens than a text has room for. In every case nothing is changed.
+        """
+        runner, lengths = self._runner, self.lengths
+        given = list(token_ids) if isinstance(token_ids, Sequence) else []
+        if len(given) != len(lengths):
+            raise OperandError(f"{len(given)} lists", op="append", expected=f"a list of ids for each of {len(lengths)}")
+        both = zip(given, lengths, strict=True)
+        ids = [runner.checked_ids(one, length, "append", may_be_empty=True) for one, length in both]
+        if not any(map(len, ids)):
+            raise OperandError("no token", op="append", expected="at least one token in all")
+        runner.check_filled("append")
+        rows: list[list[Logits]] = [[] for _ in ids]
+        chunk, longest = running.CHUNK, max(map(len, ids))
+        mark = runner.mark() if longest > chunk else None
+        try:
+            for start in range(0, longest, chunk):
+                parts = [one[start : start + chunk] for one in ids]
+                width = max(map(len, parts))
+                padded = np.zeros((len(parts), width), np.int64)  # on the left
+                for row, part in zip(padded, parts, strict=True):
+                    row[width - len(part) :] = part
+                out = np.empty((len(parts), width, runner.manifest.vocab_size), np.float32)
+                runner.run(padded, tuple(map(len, parts)), 0, out)
+                for found, logits, part in zip(rows, out, parts, strict=True):
+                    found.append(logits[width - len(part) :])
+        except BaseException:
+            if mark is not None:
+                runner.back(mark)
+            raise
+        return [np.concatenate(found) for found in rows]
+
+    def truncate(self, lengths: Sequence[int]) -> None:
+        """Forget every text's tokens from its length on.
+
+        Raises:
+            CacheError: Not one length per text, or one that is none of the text's past; nothing is changed.
+        """
+        to = [whole(length) for length in lengths]
+        kept = [length for length, now in zip(to, self.lengths, strict=False) if length is not None and length <= now]
+        if len(to) != len(self.lengths) or len(kept) != len(to) or min(kept) < 0:
+            raise CacheError(
+                f"truncate to {list(lengths)} of {list(self.lengths)} tokens",
+                op="truncate",
+                expected="for each text a length in its past",
+                wanted=self.lengths,
+                got=lengths,
+            )
+        self._runner.truncate(kept)
+
+    def fork(self) -> Self:
+        """Return a second decoder at the same place; both share the cache until one of them reads on."""
+        return type(self)(self._runner.forked())
+
+    def save(self, file: str | Path) -> None:
+        """Write the state to a file; as :meth:`lazygraph.Decoder.save`."""
+        self._runner.save(Path(file))
+
+    @classmethod
+    def restore(cls, folder: str | Path, file: str | Path, provider: str = "cpu", threads: int | None = None) -> Self:
+        """Return a decoder at the state that :meth:`save` wrote; as :meth:`lazygraph.Decoder.restore`."""
+        return cls(Runner.restored(Path(folder), Path(file), provider, threads, False, True))
+
+
+__all__ = ["BatchDecoder"]
