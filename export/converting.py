@@ -162,7 +162,8 @@ def _named(program: Program, text: str, opset: int) -> tuple[str, Where | None]:
 
 
 def _first_line(error: Exception) -> str:
-    found = re.search(r"No (?:Adapter|Previous Version) [^\n]*", str(error))  # what stands before it is a place in onnx's source
+    # What stands before it is a place in onnx's source.
+    found = re.search(r"No (?:Adapter|Previous Version) [^\n]*", str(error))
     lines: Iterable[str] = [found[0]] if found else str(error).strip().splitlines()
     return next(iter(lines), type(error).__name__)
 
