@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lazygraph import dims
 from lazygraph.dims import Size
-from lazygraph.dtypes import DType, dtype_of_onnx, optional_of, sequence_of, untold
+from lazygraph.dtypes import DType, dtype_of_onnx, map_of, optional_of, sequence_of, untold
 from lazygraph.errors import DTypeError, ShapeError
 from lazygraph.tensor import Shape
 
@@ -64,7 +64,7 @@ def _texts(kind: TypeProto) -> Iterator[str]:
 
 
 def declared_dtype(kind: TypeProto) -> DType:
-    """Return the element type, or the sequence or optional, that a type means."""
+    """Return the element type, or the sequence, optional or map, that a type means."""
     which = kind.WhichOneof("value")
     if which == "tensor_type":
         return dtype_of_onnx(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else untold
@@ -72,6 +72,8 @@ def declared_dtype(kind: TypeProto) -> DType:
         return sequence_of(declared_dtype(kind.sequence_type.elem_type))
     if which == "optional_type":
         return optional_of(declared_dtype(kind.optional_type.elem_type))
+    if which == "map_type":
+        return map_of(dtype_of_onnx(kind.map_type.key_type), declared_dtype(kind.map_type.value_type))
     raise DTypeError(f"{which} is not known here", op="load")
 
 

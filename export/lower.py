@@ -90,6 +90,10 @@ def type_of(dtype: DType, shape: Shape | None) -> TypeProto:
     from onnx import TypeProto
 
     made = TypeProto()
+    if dtype.element is not None and dtype.key is not None:
+        made.map_type.key_type = dtype.key.onnx
+        made.map_type.value_type.CopyFrom(type_of(dtype.element, ()))
+        return made
     if dtype.element is not None:
         holder = made.sequence_type if dtype.kind == "q" else made.optional_type
         holder.elem_type.CopyFrom(type_of(dtype.element, None))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from lazygraph.dtypes import DType, untold
+from lazygraph.dtypes import DType, as_dtype, untold
 from lazygraph.errors import ExportError, UnsupportedError
 from lazygraph.tensor import Node, Tensor, describe
 
@@ -296,7 +296,18 @@ def _types_refused(schema: OpSchema, inputs: Sequence[Tensor | None], outputs: S
 @lru_cache(maxsize=4096)
 def _allowed_of(op: str, domain: str, version: int) -> dict[str, frozenset[str]]:
     schema = next(s for s in versions_of(op, domain) if s.since_version == version)
-    return {limit.type_param_str: frozenset(limit.allowed_type_strs) for limit in schema.type_constraints}
+    return {
+        limit.type_param_str: frozenset(map(_as_we_write, limit.allowed_type_strs)) for limit in schema.type_constraints
+    }
+
+
+def _as_we_write(kind: str) -> str:
+    """Return a type's text; schemas write maps in two ways, ``map(int64, float)`` and ``map(int64,tensor(float))``."""
+    if "map(" not in kind:
+        return kind
+    from lazygraph.ops.signature import dtype_name
+
+    return type_text(as_dtype(dtype_name(kind)))
 
 
 def _allowed(schema: OpSchema) -> dict[str, frozenset[str]]:
@@ -318,6 +329,8 @@ _SPELLING = {
 
 def type_text(dtype: DType) -> str:
     """Return how schemas write a tensor type: ``tensor(float)``."""
+    if dtype.element is not None and dtype.key is not None:
+        return f"map({_SPELLING.get(dtype.key.name, dtype.key.name)},{type_text(dtype.element)})"
     if dtype.element is not None:
         return f"{'seq' if dtype.kind == 'q' else 'optional'}({type_text(dtype.element)})"
     return f"tensor({_SPELLING.get(dtype.name, dtype.name)})"

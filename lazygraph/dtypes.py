@@ -24,10 +24,13 @@ class DType:
         element: What a sequence or an optional holds; None for what tensors hold.
     """
 
-    __slots__ = ("_numpy", "bits", "element", "kind", "name", "onnx")
+    __slots__ = ("_numpy", "bits", "element", "key", "kind", "name", "onnx")
 
-    def __init__(self, name: str, onnx: int, bits: int, kind: str, element: DType | None = None) -> None:
+    def __init__(
+        self, name: str, onnx: int, bits: int, kind: str, element: DType | None = None, key: DType | None = None
+    ) -> None:
         self.element = element
+        self.key = key
         self.name = name
         self.onnx = onnx
         self.bits = bits
@@ -161,13 +164,27 @@ untold = DType("untold", 0, 0, "?")
 def sequence_of(dtype: DTypeLike) -> DType:
     """Return the type of a list of tensors of one element type, each with a shape of its own."""
     element = as_dtype(dtype)
-    return _holding("seq", element, 1000, "q") if element.element is None else _refuse_nesting("sequence", element)
+    if element.element is not None and element.kind != "m":
+        _refuse_nesting("sequence", element)
+    return _holding("seq", element, 1000, "q")
 
 
 def optional_of(dtype: DTypeLike) -> DType:
     """Return the type of a tensor, or of a sequence, that may be missing."""
     element = as_dtype(dtype)
     return _holding("optional", element, 2000, "o") if element.kind != "o" else _refuse_nesting("optional", element)
+
+
+def map_of(key: DTypeLike, value: DTypeLike) -> DType:
+    """Return the type of a map from whole numbers or texts to numbers or texts, as ai.onnx.ml's operators give it."""
+    keys, values = as_dtype(key), as_dtype(value)
+    if keys.kind not in "ius" or values.element is not None:
+        raise DTypeError(f"a map from {keys} to {values}", op="dtype", expected="keys of an integer type or string")
+    name = f"map({keys},{values})"
+    found = _BY_NAME.get(name)
+    if found is None:
+        found = _BY_NAME[name] = DType(name, 3000 + 64 * keys.onnx + values.onnx, 0, "m", values, keys)
+    return found
 
 
 def _holding(word: str, element: DType, number: int, kind: str) -> DType:
@@ -200,6 +217,8 @@ def as_dtype(dtype: DTypeLike) -> DType:
             word, _, inner = dtype[:-1].partition("(")
             make = {"seq": sequence_of, "optional": optional_of}.get(word)
             found = None if make is None else make(inner)
+            if word == "map" and inner.count(",") == 1:
+                found = map_of(*inner.split(","))
     elif dtype is str:
         found = string
     else:

@@ -204,13 +204,17 @@ def _feed_name(graph: Graph, key: object) -> str:
 
 
 def _fed(name: str, tensor: Tensor, wanted: DType, value: Any) -> Any:
-    """Return a feed: an array; for a sequence a list of arrays; for an optional either, or None."""
+    """Return a feed: an array; for a sequence a list of them; for an optional either, or None; for a map a dict."""
     if wanted.element is None:
         return _array(name, tensor, wanted, value)
     if wanted.kind == "o":
         return None if value is None else _fed(name, tensor, wanted.element, value)
+    if wanted.kind == "m":
+        return value if isinstance(value, dict) else _refuse_dtype(name, tensor, type(value).__name__)
     if not isinstance(value, (list, tuple)):
         _refuse_dtype(name, tensor, type(value).__name__)
+    if wanted.element.kind == "m":
+        return [_fed(name, tensor, wanted.element, item) for item in value]
     return [_array(name, tensor, wanted.element, item) for item in value]
 
 

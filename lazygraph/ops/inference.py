@@ -8,7 +8,7 @@ import numpy as np
 
 from lazygraph import dims
 from lazygraph.dims import Size
-from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx, optional_of, sequence_of, untold
+from lazygraph.dtypes import DType, as_dtype, dtype_of_onnx, map_of, optional_of, sequence_of, untold
 from lazygraph.errors import ShapeError, UnsupportedError
 from lazygraph.ops.attributes import NAMES_A_DTYPE, default_of
 from lazygraph.ops.core import Attrs, Inputs, Results
@@ -129,6 +129,9 @@ def _fill(kind: TypeProto, dtype: DType) -> None:
     """Write a type without a shape, down through what it holds."""
     if dtype.element is None:
         kind.tensor_type.elem_type = dtype.onnx
+    elif dtype.key is not None:
+        kind.map_type.key_type = dtype.key.onnx
+        _fill(kind.map_type.value_type, dtype.element)
     elif dtype.kind == "q":
         _fill(kind.sequence_type.elem_type, dtype.element)
     else:
@@ -136,7 +139,10 @@ def _fill(kind: TypeProto, dtype: DType) -> None:
 
 
 def _holder(kind: TypeProto) -> DType | None:
-    """Return the sequence or optional that a type is; None for tensors and what is not told."""
+    """Return the sequence, optional or map that a type is; None for tensors and what is not told."""
+    if kind.HasField("map_type"):
+        values = kind.map_type.value_type.tensor_type.elem_type
+        return map_of(dtype_of_onnx(kind.map_type.key_type), dtype_of_onnx(values)) if values else None
     for field, make in (("sequence_type", sequence_of), ("optional_type", optional_of)):
         if kind.HasField(field):
             inner = getattr(kind, field).elem_type

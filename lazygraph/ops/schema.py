@@ -204,7 +204,7 @@ def call_op(
         OperandError: An operand or attribute is missing, superfluous, or of the wrong kind.
         DTypeError: An operand's element type is not among those that the schema allows.
         ShapeError: The operands' shapes do not fit.
-        UnsupportedError: It makes maps, or holds parts of the program in a way that is not known here.
+        UnsupportedError: It makes sparse tensors, or holds parts of the program in a way that is not known here.
     """
     tensors = [value for value in operands if isinstance(value, Tensor)]
     graph = same_graph(name, tensors) if tensors else graph_of(anchor)
@@ -215,7 +215,7 @@ def call_op(
     inputs = inputs_of(schema, operands, attributes, graph)
     attrs = attributes_of(schema, attributes, functions)
     if not _makes_tensors(schema):
-        raise UnsupportedError("it makes maps", op=name, expected="operators on tensors, sequences and optionals")
+        raise UnsupportedError("it makes sparse tensors", op=name, expected="operators that make anything else")
 
     # A rule knows the newest form; an older one that a fixed opset asks for may have other attributes.
     own = rule_of(name, domain)

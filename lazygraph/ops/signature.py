@@ -71,7 +71,11 @@ def option_of(formal: Any) -> str:
 
 
 def dtype_name(kind: str) -> str:
-    """Return our name of ``tensor(float)`` or ``seq(tensor(float))``; empty for maps and sparse tensors."""
+    """Return our name of ``tensor(float)``, ``seq(tensor(float))`` or ``map(int64,tensor(float))``; else empty."""
+    if kind.startswith("map("):
+        key, _, value = kind[4:-1].partition(",")
+        value = value.strip().removeprefix("tensor(").removesuffix(")")  # schemas leave the word out, or write it
+        return f"map({_ONNX_NAMES.get(key, key)},{_ONNX_NAMES.get(value, value)})"
     for word in ("seq", "optional"):
         if kind.startswith(f"{word}("):
             inner = dtype_name(kind[len(word) + 1 : -1])
