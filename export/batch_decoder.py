@@ -85,7 +85,7 @@ class BatchDecoder:
         runner.check_filled("append")
         rows: list[list[Logits]] = [[] for _ in ids]
         chunk, longest = running.CHUNK, max(map(len, ids))
-        mark = runner.mark() if longest > chunk else None
+        back = runner.mark() if longest > chunk else None
         try:
             for start in range(0, longest, chunk):
                 parts = [one[start : start + chunk] for one in ids]
@@ -98,8 +98,8 @@ class BatchDecoder:
                 for found, logits, part in zip(rows, out, parts, strict=True):
                     found.append(logits[width - len(part) :])
         except BaseException:
-            if mark is not None:
-                runner.back(mark)
+            if back is not None:
+                back()
             raise
         return [np.concatenate(found) for found in rows]
 

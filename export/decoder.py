@@ -129,15 +129,15 @@ class Decoder:
         """Read checked ids; return the logits from the ``first`` on."""
         runner, chunk = self._runner, running.CHUNK
         out = np.empty((len(ids) - first, self.manifest.vocab_size), np.float32)
-        mark = runner.mark() if len(ids) > chunk else None
+        back = runner.mark() if len(ids) > chunk else None
         try:
             for start in range(0, len(ids), chunk):
                 end = min(start + chunk, len(ids))
                 part = out[max(start - first, 0) : max(end - first, 0)]
                 runner.run(ids[start:end], (end - start,), end - start - len(part), part)
         except BaseException:
-            if mark is not None:
-                runner.back(mark)
+            if back is not None:
+                back()
             raise
         return out
 
@@ -179,7 +179,7 @@ class Decoder:
             )
         # Certain tokens that do not fit into one run with the guesses are read before.
         head = len(certain) - 1 if len(ids) > reach else 0
-        mark = runner.mark() if head else None
+        back = runner.mark() if head else None
         try:
             if head:
                 self._append(certain[:head], head - 1)
@@ -191,8 +191,8 @@ class Decoder:
                 token = chosen(logits[accepted])
             self.truncate(before + len(certain) + accepted)
         except BaseException:
-            if mark is not None:
-                runner.back(mark)
+            if back is not None:
+                back()
             elif self.length > before:
                 self.truncate(before)
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -218,15 +218,16 @@ class Runner:
             got=length,
         )
 
-    def mark(self) -> CacheMemory:
-        """Return what :meth:`back` goes back to, whatever runs in between."""
+    def mark(self) -> Callable[[], None]:
+        """Return what goes back to here, whatever runs in between."""
         self.memory.recover()
-        return self.memory.forked(everything=False)
+        kept, last = self.memory.forked(everything=False), self._last
 
-    def back(self, to: CacheMemory) -> None:
-        """Go back to a mark."""
-        self.memory.back(to)
-        self._last = None
+        def back() -> None:
+            self.memory.back(kept)
+            self._last = last  # what was kept can be gone back into as before
+
+        return back
 
     # ---- copies and files ----
 

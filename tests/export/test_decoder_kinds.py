@@ -363,3 +363,28 @@ def test_the_manifest_of_each_kind_reads_back(exports: Exports) -> None:
     for name, lowering in CASES:
         manifest = read_manifest(exports(name, lowering))
         assert manifest.lowering == lowering and manifest.to_json() == (exports(name, lowering) / FILE).read_text()
+
+
+@each_case
+def test_after_a_long_append_that_stopped_one_can_go_back_as_before_it(
+    exports: Exports, monkeypatch: pytest.MonkeyPatch, name: str, lowering: str
+) -> None:
+    decoder = opened(exports(name, lowering))
+    decoder.append([3, 1, 4])
+    decoder.append([1, 5, 9, 2])
+    monkeypatch.setattr(running, "CHUNK", 5)
+    run, runs = decoder._runner.run, []
+
+    def stopping(*args: Any) -> None:
+        runs.append(1)
+        if len(runs) == 2:
+            raise KeyboardInterrupt
+        run(*args)
+
+    monkeypatch.setattr(decoder._runner, "run", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        decoder.append([1] * 8)
+    monkeypatch.undo()
+    assert decoder.length == 7
+    decoder.truncate(5)
+    close(decoder.append([6]), opened(decoder.folder).append([3, 1, 4, 1, 5, 6])[-1:])
