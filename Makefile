@@ -51,7 +51,9 @@ bench: $(VENV)/.dev  ## Measure what the README claims
 	$(PY) benchmarks/decode_speed.py
 	$(PY) benchmarks/mla_decode.py --no-peer
 	$(PY) benchmarks/moe_step.py
+	$(PY) benchmarks/cache_step.py
 	$(PY) benchmarks/cache_codes.py
+	$(PY) benchmarks/decoder_binding.py
 	$(PY) benchmarks/function_calls.py
 	$(PY) benchmarks/check_diff.py
 
