@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,10 @@ BY_PAGE = {page.relative_to(DOCS).as_posix(): list(_blocks(page)) for page in PA
 def _run(block: Block) -> list[str]:
     """Run a program as a user's file would run; return what it printed."""
     printed = io.StringIO()
+    file = Path(f"block{block.number}.py")  # in the page's folder: onnxscript reads a function's source
+    file.write_text(block.text, encoding="utf-8")
     with contextlib.redirect_stdout(printed):
-        exec(compile(block.text, f"{block.page}.py", "exec"), {"__name__": "__main__"})
+        runpy.run_path(str(file), run_name="__main__")
     return printed.getvalue().splitlines()
 
 
