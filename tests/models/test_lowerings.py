@@ -20,6 +20,10 @@ LOWERINGS: tuple[Lowering, ...] = ("buffer", "view", "concat")
 WINDOWED = ([9] + [1] * 23, [1] * 32, [4, 5] + [1] * 23, [32], [6, 1, 25], [5, 1, 1, 7, 18], [3, 11, 2, 16])
 
 
+EVERY_RUN = ["llama", "llama_tied", "qwen3", "deepseek_v2_lite_hub", "deepseek_v3_fp8"]
+SLOWER = ["deepseek_v2", "deepseek_v2_lite", "deepseek_v3"]
+
+
 @pytest.mark.parametrize("lowering", LOWERINGS)
 def test_a_sliding_window_decodes_as_the_reference_in_every_chunking(
     goldens: Path, tmp_path: Path, lowering: Lowering
@@ -43,7 +47,7 @@ def test_a_sliding_window_decodes_as_the_reference_in_every_chunking(
 
 
 @pytest.mark.parametrize("lowering", LOWERINGS)
-@pytest.mark.parametrize("model", ["llama", "llama_tied", "qwen3", "deepseek_v2_lite_hub", "deepseek_v3_fp8"])
+@pytest.mark.parametrize("model", [*EVERY_RUN, *(pytest.param(model, marks=pytest.mark.slow) for model in SLOWER)])
 def test_the_references_are_met_in_every_lowering(
     goldens: Path, tmp_path: Path, model: str, lowering: Lowering
 ) -> None:
