@@ -140,12 +140,9 @@ class BatchCache(LatentCache):
 
     def __repr__(self) -> str:
         declared, places = self.layout, self._state.places
-        slots = " + ".join(
-            f"{n} {list(sizes)}" for n, sizes in zip(declared.slot_names, declared.trailing, strict=True)
-        )
         return (
-            f"{type(self).__name__}({places.batch} x {declared.n_layers} layers x ({slots}) {declared.dtype}, "
-            f"{declared.max_seq_len} rows, {declared.nbytes:,} bytes each)"
+            f"{type(self).__name__}({places.batch} x {declared.n_layers} layers x ({declared.slots_text}) "
+            f"{declared.dtype}, {declared.max_seq_len} rows, {declared.nbytes:,} bytes each)"
         )
 
     # ---- writing ----

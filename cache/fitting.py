@@ -50,6 +50,24 @@ def cast_to_slots(declared: CacheLayout, given: tuple[Tensor, ...]) -> tuple[Ten
     return tuple(rows.astype(kept) for rows, kept in zip(given, declared.dtypes, strict=True))
 
 
+def check_count(cache: object, n_slots: int, layer: int, given: Sequence[object]) -> None:
+    """Require one tensor per slot.
+
+    Raises:
+        SlotCountError: There are more or fewer.
+    """
+    if len(given) != n_slots:
+        raise SlotCountError(
+            f"{len(given)} tensors for {n_slots} slots",
+            op="append",
+            operands={"cache": cache},
+            expected="one tensor per slot",
+            layer=layer,
+            wanted=n_slots,
+            got=len(given),
+        )
+
+
 def rows_given(cache: object, declared: CacheLayout, graph: Graph, layer: int, given: tuple[Tensor, ...]) -> Size:
     """Return how many rows the tensors of an append bring, each fitting its slot. The order is the contract's.
 
@@ -60,16 +78,7 @@ def rows_given(cache: object, declared: CacheLayout, graph: Graph, layer: int, g
         SlotDTypeError: Another element type.
         SlotGraphError: Another graph.
     """
-    if len(given) != declared.n_slots:
-        raise SlotCountError(
-            f"{len(given)} tensors for {declared.n_slots} slots",
-            op="append",
-            operands={"cache": cache},
-            expected="one tensor per slot",
-            layer=layer,
-            wanted=declared.n_slots,
-            got=len(given),
-        )
+    check_count(cache, declared.n_slots, layer, given)
     for slot, tensor in enumerate(given):
         if not isinstance(tensor, Tensor):
             _refuse_shape(cache, declared, layer, slot, tensor, "n", "no tensor")

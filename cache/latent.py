@@ -187,11 +187,8 @@ class LatentCache(Carried):
     def __repr__(self) -> str:
         declared = self.layout
         length = str(self.current_seq_len)
-        slots = " + ".join(
-            f"{name} {list(sizes)}" for name, sizes in zip(declared.slot_names, declared.trailing, strict=True)
-        )
         return (
-            f"{type(self).__name__}({declared.n_layers} layers x ({slots}) {declared.dtype}, "
+            f"{type(self).__name__}({declared.n_layers} layers x ({declared.slots_text}) {declared.dtype}, "
             f"{f'({length})' if ' ' in length else length}/{declared.max_seq_len} rows, {declared.nbytes:,} bytes)"
         )
 

@@ -66,6 +66,11 @@ class CacheLayout:
         return self.n_layers * sum(dtype.nbytes(prod(sizes)) for dtype, sizes in rows)
 
     @property
+    def slots_text(self) -> str:
+        """The slots and the sizes of their rows, as a ``repr`` says them: ``k [2, 64] + v [2, 64]``."""
+        return " + ".join(f"{name} {list(sizes)}" for name, sizes in zip(self.slot_names, self.trailing, strict=True))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all buffers at full capacity."""
         return self.bytes_per_token * self.max_seq_len

@@ -7,6 +7,7 @@ from typing import Self
 
 from lazygraph.attending import Rows, parts
 from lazygraph.cache.codes import Code
+from lazygraph.cache.fitting import check_count
 from lazygraph.cache.latent import LatentCache
 from lazygraph.cache.layout import CacheLayout
 from lazygraph.cache.reading import CacheStep, Mix
@@ -168,16 +169,7 @@ class QuantisedCache:
     def _encoded(self, layer: int, slots: Sequence[Tensor]) -> list[Tensor]:
         layout, given = self._kept.layout, list(slots)
         layout.check_layer("append", layer)
-        if len(given) != self.n_slots:
-            raise SlotCountError(
-                f"{len(given)} tensors for {self.n_slots} slots",
-                op="append",
-                operands={"cache": self},
-                expected="one tensor per slot",
-                layer=layer,
-                wanted=self.n_slots,
-                got=len(given),
-            )
+        check_count(self, self.n_slots, layer, given)
         for slot, (rows, sizes) in enumerate(zip(given, layout.trailing[::2], strict=True)):
             shape = rows.known_shape if isinstance(rows, Tensor) else None
             if shape is None or len(shape) != len(sizes) + 1 or None in map(meet, shape[1:], sizes):

@@ -7,7 +7,6 @@ becomes its inputs, what others read of it its outputs, and its body is renamed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lazygraph.export.program import Program
@@ -50,14 +49,6 @@ def outline(program: Program, model: ModelProto) -> ModelProto:
     return model
 
 
-@dataclass
-class _Region:
-    """The nodes of one call, in order, some of which are calls themselves."""
-
-    call: Call
-    nodes: list[NodeProto]
-
-
 class _Outliner:
     """Works on one model: innermost calls first, so that outer bodies hold calls of inner functions."""
 
@@ -89,32 +80,35 @@ class _Outliner:
 
     def _level(self, nodes: list[NodeProto], depth: int, outputs: set[str]) -> list[NodeProto]:
         """Make one node of every call that lies so deep."""
-        regions: dict[Call, _Region] = {}
+        regions: dict[Call, list[NodeProto]] = {}
         belongs: dict[str, Call] = {}
         for node in nodes:
             call = self.calls.get(node.name)
             if call is not None and _depth(call) == depth:
                 belongs[node.name] = call
-                regions.setdefault(call, _Region(call, [])).nodes.append(node)
+                regions.setdefault(call, []).append(node)
         readers = _readers(nodes)
         made: list[NodeProto] = []
         for node in nodes:
             if node.name not in belongs:
                 made.append(node)
             elif belongs[node.name] in regions:  # the first of its nodes: all of them are made here
-                made += self._called(regions.pop(belongs[node.name]), readers, outputs)
+                call = belongs[node.name]
+                made += self._called(call, regions.pop(call), readers, outputs)
         return made
 
-    def _called(self, region: _Region, readers: dict[str, set[str]], outputs: set[str]) -> list[NodeProto]:
+    def _called(
+        self, made_by: Call, nodes: list[NodeProto], readers: dict[str, set[str]], outputs: set[str]
+    ) -> list[NodeProto]:
         """Return what stands for a call: nodes that do not belong into its body, and the call."""
         from onnx import NodeProto
 
-        hoisted = _hoisted(region.nodes, readers, self.whole)
-        before = [node for node in region.nodes if node.name in hoisted]
-        body = [node for node in region.nodes if node.name not in hoisted]
+        hoisted = _hoisted(nodes, readers, self.whole)
+        before = [node for node in nodes if node.name in hoisted]
+        body = [node for node in nodes if node.name not in hoisted]
         for node in before:
-            if region.call.around is not None:
-                self.calls[node.name] = region.call.around
+            if made_by.around is not None:
+                self.calls[node.name] = made_by.around
             else:
                 self.calls.pop(node.name, None)
         if not body:
@@ -122,12 +116,12 @@ class _Outliner:
         mine = {node.name for node in body}
         given = [name for node in body for name in node.output if name]
         results = [name for name in given if name in outputs or readers.get(name, set()) - mine]
-        function, inputs = self._function(region.call, body, results)
-        call = NodeProto(op_type=function.name, domain=function.domain, name=self._free(region.call))
+        function, inputs = self._function(made_by, body, results)
+        call = NodeProto(op_type=function.name, domain=function.domain, name=self._free(made_by))
         call.input.extend(inputs)
         call.output.extend(results)
-        if region.call.around is not None:
-            self.calls[call.name] = region.call.around
+        if made_by.around is not None:
+            self.calls[call.name] = made_by.around
         return [*before, call]
 
     def _free(self, call: Call) -> str:
