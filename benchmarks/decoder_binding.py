@@ -18,9 +18,7 @@ import numpy as np
 
 import lazygraph as lg
 from lazygraph import nn
-from lazygraph.export.alias import shared_memory_faults
-from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
-from lazygraph.memory import Lowering, shares
+from lazygraph.memory import Lowering
 
 LAYERS, HEADS, WIDTH, VOCAB, CAPACITY = 30, 4, 64, 64, 2048
 LOWERINGS: tuple[Lowering, ...] = ("view", "buffer", "concat")
@@ -48,28 +46,7 @@ def export(folder: Path, lowering: Lowering) -> Path:
     start = lg.input("logits_from", "int64", [], anchor=ids)
     head = x.const(random.normal(size=(HEADS * WIDTH, VOCAB)).astype(np.float32), "head")
     logits = lg.slice(x @ head, lg.reshape(start, [1]), [2**31], axes=[0])
-    cache = cache.advance_by("n")
-    folder.mkdir()
-    model = lg.save({"logits": logits, **cache.outputs()}, folder / MODEL)
-    memory = cache.memory()
-    pairs = {slot.source: slot.target for slot in memory if shares(slot, lowering)}
-    manifest = Manifest(
-        model_type="bench",
-        source="a benchmark",
-        vocab_size=VOCAB,
-        max_seq_len=CAPACITY,
-        max_position=CAPACITY,
-        memory=memory,
-        lowering=lowering,
-        stop_ids=(),
-        nodes=len(model.graph.node),
-        parameters=0,
-        weight_bytes=0,
-        fingerprint=fingerprint(folder / MODEL),
-        version="0",
-        copied=shared_memory_faults(model, pairs),
-    )
-    (folder / FILE).write_text(manifest.to_json())
+    lg.save_decoder(logits, cache.advance_by("n"), folder)
     return folder
 
 

@@ -77,6 +77,11 @@ class QuantisedCache:
         return self._kept.n_slots // 2
 
     @property
+    def max_seq_len(self) -> int:
+        """Capacity, in rows."""
+        return self._kept.max_seq_len
+
+    @property
     def current_seq_len(self) -> Size:
         """Rows that count."""
         return self._kept.current_seq_len

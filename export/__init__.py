@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lazygraph.export.alias import shared_memory_faults
     from lazygraph.export.batch_decoder import BatchDecoder
     from lazygraph.export.decoder import Decoder
+    from lazygraph.export.decoder_files import save_decoder
     from lazygraph.export.loading import load
     from lazygraph.export.saving import save, to_onnx
     from lazygraph.export.scripts import call
@@ -27,6 +28,7 @@ _HOMES = {
     "open_session": "session",
     "save": "saving",
     "save_all": "sharing",
+    "save_decoder": "decoder_files",
     "shared_memory_faults": "alias",
     "to_onnx": "saving",
 }
@@ -52,6 +54,7 @@ __all__ = [
     "open_session",
     "save",
     "save_all",
+    "save_decoder",
     "shared_memory_faults",
     "to_onnx",
 ]

@@ -83,7 +83,17 @@ if TYPE_CHECKING:
     )
     from lazygraph.conversion import convert
     from lazygraph.evaluate import realize
-    from lazygraph.export import BatchDecoder, Decoder, call, load, save, save_all, shared_memory_faults, to_onnx
+    from lazygraph.export import (
+        BatchDecoder,
+        Decoder,
+        call,
+        load,
+        save,
+        save_all,
+        save_decoder,
+        shared_memory_faults,
+        to_onnx,
+    )
     from lazygraph.functions import function
     from lazygraph.inlining import inline
     from lazygraph.loaded import Loaded
@@ -164,6 +174,7 @@ __all__ = [
     "report",
     "save",
     "save_all",
+    "save_decoder",
     "scope",
     "sequence_of",
     "shared_memory_faults",
@@ -207,6 +218,7 @@ _LATER = {
     "report": "lazygraph.picture",
     "save": "lazygraph.export.saving",
     "save_all": "lazygraph.export.sharing",
+    "save_decoder": "lazygraph.export.decoder_files",
     "shared_memory_faults": "lazygraph.export.alias",
     "to_onnx": "lazygraph.export.saving",
     "to_text": "lazygraph.printing",

@@ -7,23 +7,20 @@ import pkgutil
 import shutil
 import tempfile
 from collections.abc import Callable, Collection
-from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, get_args
 
 from lazygraph.cache import Code
-from lazygraph.dtypes import DType, bfloat16, dtype_of_onnx, float16, float32
+from lazygraph.dtypes import DType, bfloat16, float16, float32
 from lazygraph.errors import ExportError, OperandError, UnsupportedError
-from lazygraph.export.alias import shared_memory_faults
-from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
-from lazygraph.export.saving import save
-from lazygraph.memory import Lowering, shares
+from lazygraph.export.decoder_files import save_decoder
+from lazygraph.export.manifest import FILE, MODEL, Manifest
+from lazygraph.memory import Lowering
 from lazygraph.models.block_fp8 import readable
 from lazygraph.models.checkpoint import Checkpoint, WeightsUse, open_checkpoint
 from lazygraph.models.config import Config
 from lazygraph.models.program import BuildOptions, DecoderGraph, Precision
-from lazygraph.version import VERSION
 
 Progress = Callable[[str, int, int], None]
 
@@ -217,30 +214,21 @@ def _write(
     folder: Path,
     progress: Progress | None,
 ) -> Manifest:
-    model = save(graph.outputs(), folder / MODEL, external=True, target=provider, progress=progress)
-    memory = graph.cache.memory()
-    shared = {slot.source: slot.target for slot in memory if shares(slot, graph.cache.lowering)}
-    manifest = Manifest(
+    manifest = save_decoder(
+        graph.logits,
+        graph.cache,
+        folder,
         model_type=model_type,
         source=f"{checkpoint.path.name} ({checkpoint.source})",
-        vocab_size=graph.vocab_size,
-        max_seq_len=options.max_seq_len,
-        compute=options.precision.compute.name,
         max_position=graph.max_position,
-        memory=memory,
-        lowering=graph.cache.lowering,
         stop_ids=checkpoint.stop_ids,
-        nodes=len(model.graph.node),
-        parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
-        weight_bytes=sum(dtype_of_onnx(t.data_type).nbytes(prod(t.dims)) for t in model.graph.initializer),
-        fingerprint=fingerprint(folder / MODEL),
-        version=VERSION,
-        batch=graph.batch,
-        copied=shared_memory_faults(model, shared),
+        compute=options.precision.compute,
+        external=True,
+        target=provider,
+        progress=progress,
     )
     if checkpoint.tokenizer is not None:
         checkpoint.tokenizer.save(folder)
-    (folder / FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper
 
 import lazygraph as lg
 from lazygraph.export.alias import shared_memory_faults
-from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint
+from lazygraph.export.manifest import FILE
 from lazygraph.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -407,27 +408,10 @@ def counting_decoder(
         one = lg.reduce_max(total) * 0.0 + 1.0
         logits = logits + lg.reduce_sum(before.slot_buffer_full(0, 0) * one, 0) * 100.0
     logits = lg.slice(logits, lg.reshape(start, [1]), [2**31], axes=[0])
-    folder.mkdir()
-    model = lg.save({"logits": logits, **after.outputs()}, folder / MODEL)
-    found = shared_memory_faults(model, PAIR)
-    manifest = Manifest(
-        model_type="counting",
-        source="a test",
-        vocab_size=VOCAB,
-        max_seq_len=CAPACITY,
-        max_position=CAPACITY,
-        memory=after.memory(),
-        lowering="buffer",
-        stop_ids=(),
-        nodes=len(model.graph.node),
-        parameters=0,
-        weight_bytes=0,
-        fingerprint=fingerprint(folder / MODEL),
-        version="0",
-        copied=found if copied is None else copied,
-    )
-    (folder / FILE).write_text(manifest.to_json())
-    return lg.Decoder.open(folder, threads=1), found
+    manifest = lg.save_decoder(logits, after.advance_by("n"), folder)
+    if copied is not None:
+        (folder / FILE).write_text(replace(manifest, copied=copied).to_json())
+    return lg.Decoder.open(folder, threads=1), manifest.copied
 
 
 def counted(tokens: list[int], past: int, old: bool) -> Array:

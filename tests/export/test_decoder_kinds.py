@@ -15,9 +15,7 @@ from safetensors.numpy import load_file
 
 import lazygraph as lg
 from lazygraph.export import running
-from lazygraph.export.alias import shared_memory_faults
-from lazygraph.export.manifest import FILE, MODEL, Manifest, fingerprint, read_manifest
-from lazygraph.memory import shares
+from lazygraph.export.manifest import FILE, read_manifest
 
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -49,27 +47,7 @@ def hand_made(folder: Path, lowering: Any) -> Path:
     given = lg.reduce_sum(before.slot(0, "given"), 0)
     start = lg.input("logits_from", "int64", [], anchor=ids)
     logits = lg.slice(total + lg.op.Sin(running_sum) + given, lg.reshape(start, [1]), [2**31], axes=[0])
-    cache = after.advance_by("n")
-    folder.mkdir()
-    model = lg.save({"logits": logits, **cache.outputs()}, folder / MODEL)
-    memory = cache.memory()
-    manifest = Manifest(
-        model_type="hand made",
-        source="a test",
-        vocab_size=VOCAB,
-        max_seq_len=CAPACITY,
-        max_position=CAPACITY,
-        memory=memory,
-        lowering=lowering,
-        stop_ids=(),
-        nodes=len(model.graph.node),
-        parameters=0,
-        weight_bytes=0,
-        fingerprint=fingerprint(folder / MODEL),
-        version="0",
-        copied=shared_memory_faults(model, {one.source: one.target for one in memory if shares(one, lowering)}),
-    )
-    (folder / FILE).write_text(manifest.to_json())
+    lg.save_decoder(logits, after.advance_by("n"), folder, model_type="hand made")
     return folder
 
 
