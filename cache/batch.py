@@ -45,7 +45,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchState(State):
-    """One value of a batch's cache: a :class:`State` whose buffers are ``(batch, rows, *trailing)``."""
+    """One value of a batch's cache: a ``State`` whose buffers are ``(batch, rows, *trailing)``."""
 
     places: Places
 
@@ -57,7 +57,7 @@ class BatchCache(LatentCache):
     Padding is never written, never attended. What is computed per token is computed over ``batch * n`` rows, text
     by text, so a model's code is the same as for one text.
 
-    Make one with :meth:`inputs`; a graph is one step.
+    Make one with ``inputs``; a graph is one step.
     """
 
     _state: BatchState
@@ -123,7 +123,7 @@ class BatchCache(LatentCache):
 
     @property
     def current_seq_len(self) -> Size:
-        """Not one number: see :attr:`lengths`.
+        """Not one number: see ``lengths``.
 
         Raises:
             CacheError: Always.
@@ -156,7 +156,7 @@ class BatchCache(LatentCache):
 
         Raises:
             CacheStepError: The graph's one step is over, or the layer has rows already.
-            CacheError: As for :meth:`LatentCache.append`.
+            CacheError: As for ``LatentCache.append``.
 
         Spec: ai.onnx::ScatterND, one per slot.
         """
@@ -200,16 +200,16 @@ class BatchCache(LatentCache):
         return CacheStep(positions, (nn.additive_mask(self.causal_mask(n)),) * self.n_layers)
 
     def attend(self, layer: int, slots: Sequence[Tensor], step: CacheStep, mix: Mix) -> tuple[Tensor, Self]:
-        """Return one layer's attention and the cache with the new rows (see :meth:`LatentCache.attend`).
+        """Return one layer's attention and the cache with the new rows (see ``LatentCache.attend``).
 
         Args:
             layer: The layer, from 0.
             slots: The new rows, one tensor per slot, ``T (batch * n, *trailing)``, text by text.
-            step: What the step's layers share (:meth:`step`).
+            step: What the step's layers share (``step``).
             mix: Called once with the rows of every slot, ``T (batch, rows, *trailing)``, and their mask.
 
         Raises:
-            CacheError: As for :meth:`append`.
+            CacheError: As for ``append``.
         """
         given = listed(self, self.layout, layer, slots)
         after = self.append(layer, cast_to_slots(self.layout, given))

@@ -50,7 +50,7 @@ class KvCache(LatentCache):
         *,
         lowering: Lowering = "buffer",
     ) -> Self:
-        """Return a cache of heads whose buffers and position are graph inputs (see :meth:`LatentCache.inputs`)."""
+        """Return a cache of heads whose buffers and position are graph inputs (see ``LatentCache.inputs``)."""
         row = [n_kv_heads, head_size]
         return cls.inputs(
             anchor, n_layers, max_seq_len, [row, row], dtype, position, slot_names=("k", "v"), lowering=lowering

@@ -38,7 +38,7 @@ class LatentCache(Carried):
     """An N-slot decode cache: per layer an ordered list of slots, each ``[max_seq_len, *trailing]``.
 
     DeepSeek's latent attention is ``slot_trailing=[[kv_lora_rank], [qk_rope_head_dim]]``, a single retained projection
-    ``[[width]]``, plain keys and values two equal ones (:class:`KvCache`). A cache is an immutable value: ``append``
+    ``[[width]]``, plain keys and values two equal ones (``KvCache``). A cache is an immutable value: ``append``
     and ``advance_by`` return new ones, an old one stays valid, and two continuations of one cache are both right.
 
     Args:
@@ -111,7 +111,7 @@ class LatentCache(Carried):
     ) -> Self:
         """Return a cache whose buffers and position are graph inputs: one graph for every step and chunking.
 
-        Inputs are ``past.<layer>.<slot>`` and the position, ``int64 ()``; :meth:`outputs` names what comes back as
+        Inputs are ``past.<layer>.<slot>`` and the position, ``int64 ()``; ``outputs`` names what comes back as
         ``present.<layer>.<slot>``. Keeping the position in bounds is the duty of whoever runs the graph.
 
         Args:
@@ -124,7 +124,7 @@ class LatentCache(Carried):
             slot_names: Per slot, its name in files.
             lowering: ``buffer`` binds whole buffers ``[max_seq_len, ...]`` and slices the rows that count; ``view``
                 leaves the number of rows bound to the caller (at least the rows that count after the step), who saves
-                the slice; rows beyond are masked (:meth:`causal_mask`), and must hold zeros. ``concat`` takes exactly
+                the slice; rows beyond are masked (``causal_mask``), and must hold zeros. ``concat`` takes exactly
                 the rows that count, ``[past_len, ...]``, and gives back a copy with the new ones, ``[past_len + n,
                 ...]``: for runtimes that expect past and present.
 
@@ -246,7 +246,7 @@ class LatentCache(Carried):
         )
 
     def _index(self, count: Size) -> tuple[Tensor, ...]:
-        """Return where the rows of a step go, for all layers: :meth:`_written` takes it."""
+        """Return where the rows of a step go, for all layers: ``_written`` takes it."""
         return () if self.lowering == "concat" else (row_index(self._state.buffers[0][0], self._state.length, count),)
 
     def _written(self, layer: int, old: Tensor, new: Tensor, index: tuple[Tensor, ...], read: Tensor | None) -> Tensor:
@@ -296,14 +296,14 @@ class LatentCache(Carried):
             layer: The layer, from 0.
             slots: The new rows, one tensor per slot, ``T (n, *trailing)`` in the type that attention computes in; they
                 are kept in the cache's own.
-            step: What the step's layers share (:meth:`step`).
+            step: What the step's layers share (``step``).
             mix: Called once with the rows of every slot, in the type of ``slots``, and the mask of their columns:
                 ``lambda rows, mask: nn.attention(q, rows[0], rows[1], mask, scale)``. A slot's rows come as one
-                tensor, or as several that follow each other; :func:`lazygraph.nn.attention` and latent attention take
+                tensor, or as several that follow each other; ``lazygraph.nn.attention`` and latent attention take
                 both.
 
         Raises:
-            CacheError: As for :meth:`append`.
+            CacheError: As for ``append``.
         """
         given = listed(self, self.layout, layer, slots)
         after = self.append(layer, cast_to_slots(self.layout, given))

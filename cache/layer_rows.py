@@ -1,4 +1,4 @@
-"""The rows of one layer of a :class:`LayeredCache`, as a cache of that layer alone, and how they lie in a graph."""
+"""The rows of one layer of a ``LayeredCache``, as a cache of that layer alone, and how they lie in a graph."""
 
 from __future__ import annotations
 

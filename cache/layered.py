@@ -35,7 +35,7 @@ from lazygraph.whole import whole
 class LayeredCache:
     """A cache whose layers declare their own slots, each a part or a list of parts: Rows, Window, State, Once.
 
-    All slots of rows share one position. It keeps the contract of :class:`LatentCache`: an immutable value, every
+    All slots of rows share one position. It keeps the contract of ``LatentCache``: an immutable value, every
     check before anything is emitted.
 
     Args:
@@ -149,7 +149,7 @@ class LayeredCache:
 
         Raises:
             CacheLayerError: No such layer, or it keeps no rows.
-            CacheError: As for :meth:`LatentCache.append`.
+            CacheError: As for ``LatentCache.append``.
 
         Spec: ai.onnx::ScatterND, one per slot; ai.onnx::Concat where lowered so.
         """
@@ -161,12 +161,12 @@ class LayeredCache:
 
         Args:
             layer: The layer, from 0.
-            slots: As for :meth:`append`, in the type that attention computes in.
-            step: What the step's layers share (:meth:`step`).
-            mix: Attention over the rows of every slot (see :meth:`LatentCache.attend`).
+            slots: As for ``append``, in the type that attention computes in.
+            step: What the step's layers share (``step``).
+            mix: Attention over the rows of every slot (see ``LatentCache.attend``).
 
         Raises:
-            CacheError: As for :meth:`append`.
+            CacheError: As for ``append``.
         """
         number, one = self._part("append", layer, self._kind(layer))
         given = listed(self, one.layout, number, slots)
@@ -206,7 +206,7 @@ class LayeredCache:
 
         Args:
             layer: The layer, from 0.
-            slots: One tensor per slot of the layer's :class:`State`, ``T`` of the sizes that were declared.
+            slots: One tensor per slot of the layer's ``State``, ``T`` of the sizes that were declared.
 
         Raises:
             CacheLayerError: No such layer, or it keeps no state.
@@ -232,7 +232,7 @@ class LayeredCache:
 
         Args:
             layer: The layer, from 0.
-            slots: One tensor per slot of the layer's :class:`Once`, ``T (rows, *trailing)``.
+            slots: One tensor per slot of the layer's ``Once``, ``T (rows, *trailing)``.
 
         Raises:
             CacheLayerError: No such layer, or it has nothing to fill.
@@ -304,7 +304,7 @@ class LayeredCache:
         """Return the whole tensor of a slot; of rows, those beyond the length mean nothing.
 
         Raises:
-            CacheError: As :meth:`slot`.
+            CacheError: As ``slot``.
         """
         return self._buffer(layer, slot)[3]
 

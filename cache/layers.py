@@ -1,4 +1,4 @@
-"""What the layers of a :class:`LayeredCache` declare, and what it accepts for them. Nothing here emits anything."""
+"""What the layers of a ``LayeredCache`` declare, and what it accepts for them. Nothing here emits anything."""
 
 from __future__ import annotations
 

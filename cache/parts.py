@@ -33,7 +33,7 @@ class Rows:
     verb: ClassVar[str] = "append"
 
     def layout(self, max_seq_len: int) -> CacheLayout:
-        """Return the checked declaration; raises as :func:`lazygraph.cache.layout.layout` does."""
+        """Return the checked declaration; raises as ``lazygraph.cache.layout.layout`` does."""
         return _layout(self, max_seq_len)
 
     def shape(self, rows: Size, sizes: tuple[int, ...]) -> Shape:
@@ -43,7 +43,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Window:
-    """Slots that keep the last rows of a text only, and perhaps its first (see :class:`RotatingCache`).
+    """Slots that keep the last rows of a text only, and perhaps its first (see ``RotatingCache``).
 
     Attributes:
         slots: Per slot, its name in files and the sizes of one row.

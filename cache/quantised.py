@@ -97,30 +97,30 @@ class QuantisedCache:
     # ---- writing and reading ----
 
     def append(self, layer: int, slots: Sequence[Tensor]) -> Self:
-        """Return the cache with rows written, encoded (see :meth:`LatentCache.append`).
+        """Return the cache with rows written, encoded (see ``LatentCache.append``).
 
         Args:
             layer: The layer, from 0.
             slots: One tensor per slot, ``T (n, *trailing)``, of any floating type.
 
         Raises:
-            CacheError: As for :meth:`LatentCache.append`.
+            CacheError: As for ``LatentCache.append``.
         """
         return self._with(self._kept.append(layer, self._encoded(layer, slots)))
 
     def attend(self, layer: int, slots: Sequence[Tensor], step: CacheStep, mix: Mix) -> tuple[Tensor, Self]:
-        """Return one layer's attention and the cache with the new rows (see :meth:`LatentCache.attend`).
+        """Return one layer's attention and the cache with the new rows (see ``LatentCache.attend``).
 
         A token attends to itself as it is kept, not as it was given: results do not depend on the chunking.
 
         Args:
             layer: The layer, from 0.
             slots: The new rows, one tensor per slot.
-            step: What the step's layers share (:meth:`step`).
+            step: What the step's layers share (``step``).
             mix: Called once with the decoded rows of every slot, and the mask of their columns.
 
         Raises:
-            CacheError: As for :meth:`append`.
+            CacheError: As for ``append``.
         """
         encoded = self._encoded(layer, slots)
 
@@ -132,7 +132,7 @@ class QuantisedCache:
         return mixed, self._with(kept)
 
     def slot(self, layer: int, slot: int, include_pending: bool = False) -> Tensor:
-        """Return the rows of a slot that count, decoded (see :meth:`LatentCache.slot`): ``float32``.
+        """Return the rows of a slot that count, decoded (see ``LatentCache.slot``): ``float32``.
 
         Raises:
             CacheLayerError: No such layer or slot.
@@ -151,11 +151,11 @@ class QuantisedCache:
         return self._code.decode(codes, scale, scale.dtype)
 
     def step(self, n: SizeLike) -> CacheStep:
-        """Return what all layers of a step of ``n`` new rows share (see :meth:`LatentCache.step`)."""
+        """Return what all layers of a step of ``n`` new rows share (see ``LatentCache.step``)."""
         return self._kept.step(n)
 
     def advance_by(self, n: SizeLike, layers: Sequence[int] | None = None) -> Self:
-        """Return the cache with this step's rows counted (see :meth:`LatentCache.advance_by`)."""
+        """Return the cache with this step's rows counted (see ``LatentCache.advance_by``)."""
         return self._with(self._kept.advance_by(n, layers))
 
     def outputs(self) -> dict[str, Tensor]:

@@ -49,7 +49,7 @@ def positions_held(ring: Ring, length: Size, rows: Size, lowering: Lowering, anc
         anchor: A tensor of the graph.
 
     Returns:
-        The positions; :data:`NOWHERE` for a row that holds nothing yet.
+        The positions; ``NOWHERE`` for a row that holds nothing yet.
     """
     row = ops.arange(0, rows, anchor=anchor)
     if lowering == "concat":

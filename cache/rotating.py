@@ -28,8 +28,8 @@ class RotatingCache(LatentCache):
     Position ``p`` lies in row ``p`` where it is a sink, and in row ``sinks + (p - sinks) mod window`` after those. A
     token sees itself, ``window - 1`` tokens before it, and the sinks; positions are those of the text.
 
-    The contract is that of :class:`LatentCache`, with two differences. A chunk of several rows overwrites rows that its
-    own first tokens still see, so attention is asked of :meth:`attend`, which reads what was kept before the chunk and
+    The contract is that of ``LatentCache``, with two differences. A chunk of several rows overwrites rows that its
+    own first tokens still see, so attention is asked of ``attend``, which reads what was kept before the chunk and
     the chunk itself, and writes after that. And ``slot`` gives the rows that are kept, in the order of the ring.
 
     Args:
@@ -46,7 +46,7 @@ class RotatingCache(LatentCache):
         slot_names: Per slot, its name in files.
 
     Raises:
-        CacheError: As for :class:`LatentCache`; or a window below 1, or sinks below 0.
+        CacheError: As for ``LatentCache``; or a window below 1, or sinks below 0.
         CacheLayerError: ``layers`` names one that there is not.
 
     Source: Longformer, Beltagy et al. 2020 (the window); Efficient Streaming Language Models, Xiao et al. 2023 (sinks).
@@ -205,11 +205,11 @@ class RotatingCache(LatentCache):
         Args:
             layer: The layer, from 0.
             slots: The new rows, one tensor per slot, ``T (n, *trailing)`` in the type that attention computes in.
-            step: What the step's layers share (:meth:`step`).
-            mix: Attention over the rows of every slot, as for :meth:`LatentCache.attend`.
+            step: What the step's layers share (``step``).
+            mix: Attention over the rows of every slot, as for ``LatentCache.attend``.
 
         Raises:
-            CacheError: As for :meth:`append`.
+            CacheError: As for ``append``.
         """
         if not self.slides(layer):
             return super().attend(layer, slots, step, mix)
@@ -242,7 +242,7 @@ class RotatingCache(LatentCache):
         """Return the rows of a slot that are kept, at least one: ``T (rows, *trailing)``.
 
         A sliding layer's come in the order of the ring (lowered as concat, oldest first), and the rows that a pending
-        append has overwritten are gone: ask attention of the same step of :meth:`attend`.
+        append has overwritten are gone: ask attention of the same step of ``attend``.
 
         Args:
             layer: The layer.
@@ -265,7 +265,7 @@ class RotatingCache(LatentCache):
     def causal_mask(self, n: SizeLike, layer: int = 0) -> Tensor:
         """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``; True where visible.
 
-        The columns are those that :meth:`attend` gives attention: of a sliding layer the rows kept before the step,
+        The columns are those that ``attend`` gives attention: of a sliding layer the rows kept before the step,
         then the new rows.
 
         Args:

@@ -17,7 +17,7 @@ from lazygraph.whole import whole
 class BatchDecoder:
     """Runs an export made with ``--batch``: several texts side by side, each with a length of its own.
 
-    Open one with :meth:`open`.
+    Open one with ``open``.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -38,13 +38,13 @@ class BatchDecoder:
         Args:
             folder: What ``lazygraph export --batch`` wrote.
             texts: How many texts.
-            provider: As for :meth:`lazygraph.Decoder.open`, like what follows.
+            provider: As for ``lazygraph.Decoder.open``, like what follows.
             threads: The same.
             check_weights: The same.
 
         Raises:
             OperandError: Fewer than one text, or an export that runs one text.
-            ExportError: As for :meth:`lazygraph.Decoder.open`.
+            ExportError: As for ``lazygraph.Decoder.open``.
         """
         count = whole(texts)
         if count is None or count < 1:
@@ -126,12 +126,12 @@ class BatchDecoder:
         return type(self)(self._runner.forked())
 
     def save(self, file: str | Path) -> None:
-        """Write the state to a file; as :meth:`lazygraph.Decoder.save`."""
+        """Write the state to a file; as ``lazygraph.Decoder.save``."""
         self._runner.save(Path(file))
 
     @classmethod
     def restore(cls, folder: str | Path, file: str | Path, provider: str = "cpu", threads: int | None = None) -> Self:
-        """Return a decoder at the state that :meth:`save` wrote; as :meth:`lazygraph.Decoder.restore`."""
+        """Return a decoder at the state that ``save`` wrote; as ``lazygraph.Decoder.restore``."""
         return cls(Runner.restored(Path(folder), Path(file), provider, threads, False, True))
 
 

@@ -101,7 +101,7 @@ class CacheMemory:
         """Return memory of the same content; what neither writes both share.
 
         Args:
-            everything: False leaves out the rows that no run writes over, to go back with :meth:`back`.
+            everything: False leaves out the rows that no run writes over, to go back with ``back``.
         """
         other: Self = object.__new__(type(self))
         other.now = Now(self.now.state)

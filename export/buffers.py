@@ -60,7 +60,7 @@ class Buffer:
         return self._host if self._host is not None else self._value.numpy()
 
     def put(self, content: Content) -> None:
-        """Take back what :meth:`content` gave, changed."""
+        """Take back what ``content`` gave, changed."""
         if self._host is None:
             self._value.update_inplace(content)
 

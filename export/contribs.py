@@ -1,4 +1,4 @@
-"""Writes the table of onnxruntime's own operators, :mod:`lazygraph.ops.contrib_table`, from the installed one.
+"""Writes the table of onnxruntime's own operators, ``lazygraph.ops.contrib_table``, from the installed one.
 
 ``python -m lazygraph.export.contribs``. The schemas come with those builds of onnxruntime that tell them.
 """
@@ -17,7 +17,7 @@ _DOMAIN = "com.microsoft"
 
 
 def written(schemas: Iterable[Any]) -> str:
-    """Return the table of onnxruntime's schemas, as :mod:`lazygraph.ops.contrib_table` holds it."""
+    """Return the table of onnxruntime's schemas, as ``lazygraph.ops.contrib_table`` holds it."""
     blocks: list[str] = []
     for schema in sorted(schemas, key=lambda schema: str(schema.name)):
         if schema.domain == _DOMAIN and not schema.deprecated:

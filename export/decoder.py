@@ -38,7 +38,7 @@ class Decoder:
     ``append`` is prefill, decode and everything between: any number of tokens, any chunking, the same logits. What does
     not fit is refused before anything runs, and a step that fails leaves the decoder as it was.
 
-    Open one with :meth:`open`.
+    Open one with ``open``.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -87,7 +87,7 @@ class Decoder:
 
     @property
     def rewindable(self) -> int:
-        """Tokens that :meth:`truncate` can go back, each number from 0 on: all but where windows or states forget."""
+        """Tokens that ``truncate`` can go back, each number from 0 on: all but where windows or states forget."""
         return self.length - self._runner.floor(0)
 
     @property
@@ -216,7 +216,7 @@ class Decoder:
     def truncate(self, length: int) -> None:
         """Forget every token from ``length`` on; what is appended next is as if they had never been read.
 
-        Where the model keeps a window or a state, older rows are gone for good: :attr:`rewindable` says how far back
+        Where the model keeps a window or a state, older rows are gone for good: ``rewindable`` says how far back
         one can go. The last run (of up to 512 tokens; of a full window no more than it has rows) can always be undone,
         as a whole and in part. With a state, undoing it in part runs the tokens again that stay.
 
@@ -264,17 +264,17 @@ class Decoder:
         *,
         check_weights: bool = False,
     ) -> Self:
-        """Return a decoder at the state that :meth:`save` wrote, as if it had read the tokens again.
+        """Return a decoder at the state that ``save`` wrote, as if it had read the tokens again.
 
         Args:
             folder: The export whose decoder was saved.
             file: What ``save`` wrote.
-            provider: As for :meth:`open`.
-            threads: As for :meth:`open`.
-            check_weights: As for :meth:`open`.
+            provider: As for ``open``.
+            threads: As for ``open``.
+            check_weights: As for ``open``.
 
         Raises:
-            ExportError: As for :meth:`open`; or the file is missing, damaged, or the state of another model.
+            ExportError: As for ``open``; or the file is missing, damaged, or the state of another model.
         """
         return cls(Runner.restored(Path(folder), Path(file), provider, threads, check_weights, False))
 

@@ -1,4 +1,4 @@
-"""An exported decoder's files: the model and the manifest that :class:`lazygraph.Decoder` opens."""
+"""An exported decoder's files: the model and the manifest that ``lazygraph.Decoder`` opens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Remembers(Protocol):
-    """What a decoder's cache tells of itself: every cache of :mod:`lazygraph.cache` does."""
+    """What a decoder's cache tells of itself: every cache of ``lazygraph.cache`` does."""
 
     @property
     def max_seq_len(self) -> int:
@@ -56,11 +56,11 @@ def save_decoder(
     target: str = "cpu",
     progress: Progress | None = None,
 ) -> Manifest:
-    """Write a decoder that was built by hand, so that :class:`lazygraph.Decoder` runs it; return its manifest.
+    """Write a decoder that was built by hand, so that ``lazygraph.Decoder`` runs it; return its manifest.
 
     The graph's inputs are ``input_ids``, ``int64 (n,)``; ``past_len``, which the cache made; ``logits_from``,
     ``int64 ()``: the first of the n tokens whose logits are wanted; and the cache's slots. A batch has ``input_ids``,
-    ``int64 (batch, n)``, and ``new_len`` beside ``past_len``; then :class:`lazygraph.BatchDecoder` runs it.
+    ``int64 (batch, n)``, and ``new_len`` beside ``past_len``; then ``lazygraph.BatchDecoder`` runs it.
 
     Args:
         logits: ``float32 (n - logits_from, vocab_size)``; of a batch, ``(batch, n - logits_from, vocab_size)``.
@@ -71,14 +71,14 @@ def save_decoder(
         max_position: The longest text that the model was trained for, in tokens; that of the cache when None.
         stop_ids: Token ids that end a text.
         compute: Element type of the arithmetic, for people.
-        external: As for :func:`lazygraph.save`.
+        external: As for ``lazygraph.save``.
         target: The provider that must be able to run it.
-        progress: As for :func:`lazygraph.save`.
+        progress: As for ``lazygraph.save``.
 
     Raises:
         OperandError: Logits of another shape or type, inputs that a decoder does not feed, or a cache as it was before
             the step; nothing is written.
-        ExportError, UnsupportedError: As for :func:`lazygraph.save`.
+        ExportError, UnsupportedError: As for ``lazygraph.save``.
     """
     batch = _checked(logits, cache)
     place, memory = Path(folder), cache.memory()

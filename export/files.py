@@ -14,7 +14,7 @@ from lazygraph.errors import ExportError, OperandError
 
 
 class Draft:
-    """A file under a temporary name beside its place; :meth:`publish` puts it there in one step."""
+    """A file under a temporary name beside its place; ``publish`` puts it there in one step."""
 
     def __init__(self, place: Path, handle: BinaryIO, temporary: Path) -> None:
         self.place = place
@@ -104,7 +104,7 @@ def weights_name(model: Path, digest: str) -> str:
 
 
 def is_weights_name(model: Path, location: str) -> bool:
-    """Return whether :func:`weights_name` could have made the name for this model."""
+    """Return whether ``weights_name`` could have made the name for this model."""
     pattern = re.escape(model.stem) + r"-[0-9a-f]{12}" + re.escape(model.suffix or ".onnx") + r"\.data"
     return re.fullmatch(pattern, location) is not None
 

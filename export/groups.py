@@ -5,7 +5,7 @@ A group holds the slots that are always treated alike, so that a step costs a fe
 are one number per text; a decoder of one text has one.
 
 A run may stop anywhere, and so may what follows it. So nothing is changed that could not be told from the rest: the
-moment at which a run counts is one assignment, of :attr:`Now.state`. ``settle`` and ``failed`` come after it, perhaps
+moment at which a run counts is one assignment, of ``Now.state``. ``settle`` and ``failed`` come after it, perhaps
 twice, and do the same each time.
 """
 
@@ -188,7 +188,7 @@ class Group:
             yield slot, slot.read(self.now.flip).content()[:, : slot.slot.kept_rows(max(self.now.lengths))]
 
     def restore(self, slot: SlotMemory, content: Content) -> None:
-        """Take what :meth:`saved` gave."""
+        """Take what ``saved`` gave."""
         self._set(slot, self.now.flip % len(slot.buffers), self._new(slot.slot, content))
 
     @property

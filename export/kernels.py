@@ -72,7 +72,7 @@ def _cpu_table() -> dict[tuple[str, str], tuple[Kernel, ...]]:
 
 
 def written(kernels: Iterable[Any]) -> str:
-    """Return the table of onnxruntime's kernel definitions, as :mod:`lazygraph.export.kernels_cpu` holds it."""
+    """Return the table of onnxruntime's kernel definitions, as ``lazygraph.export.kernels_cpu`` holds it."""
     groups: dict[tuple[str, int, int], list[dict[str, str]]] = {}
     for kernel in kernels:
         first, last = kernel.version_range

@@ -1,4 +1,4 @@
-"""From a file to tensors: :func:`load` reads a model and builds its graph call by call, checked like any other."""
+"""From a file to tensors: ``load`` reads a model and builds its graph call by call, checked like any other."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def lower(
 
     Args:
         program: What to write.
-        domains: The version of every domain (see :func:`lazygraph.export.versions.opsets`).
+        domains: The version of every domain (see ``lazygraph.export.versions.opsets``).
         ir_version: The IR version to declare, at least what is needed; None for the lowest.
         metadata: Texts kept with the model.
         value_info: Also write the types of intermediate values.
@@ -112,7 +112,7 @@ def type_of(dtype: DType, shape: Shape | None) -> TypeProto:
 
 
 def write_type(target: ValueInfoProto, dtype: DType, shape: Shape | None) -> None:
-    """Fill in a value's type (see :func:`type_of`)."""
+    """Fill in a value's type (see ``type_of``)."""
     target.type.CopyFrom(type_of(dtype, shape))
 
 

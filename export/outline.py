@@ -150,7 +150,7 @@ def outline_of(outputs: Outputs, title: str = "graph", sizes: Mapping[str, int] 
     """Return the outline of tensors, with the lines that made them.
 
     Raises:
-        LazyGraphError: As for :func:`lazygraph.to_onnx`.
+        LazyGraphError: As for ``lazygraph.to_onnx``.
     """
     return _outline(collect(outputs), title, dict(sizes or {}), [], None, ())
 

@@ -95,7 +95,7 @@ def collect(outputs: Outputs, all_inputs: bool = True) -> Program:
     Raises:
         OperandError: No outputs, an output that is no tensor, or an output name that something else has.
         GraphMismatchError: The outputs belong to different graphs.
-        ShapeError: A declared shape is no shape (see :func:`lazygraph.export.checks.declared_shapes` for the rest).
+        ShapeError: A declared shape is no shape (see ``lazygraph.export.checks.declared_shapes`` for the rest).
     """
     named, declared = _outputs(outputs)
     graph = next(iter(named.values())).graph

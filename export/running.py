@@ -113,7 +113,7 @@ class Runner:
             )
 
     def fill(self, rows: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Keep the rows of slots that are filled once; see :meth:`lazygraph.Decoder.fill`."""
+        """Keep the rows of slots that are filled once; see ``lazygraph.Decoder.fill``."""
         slots = {slot.source: slot for slot in self.manifest.memory if slot.kind == "once"}
         contents: dict[str, Content] = {}
         if any(self.memory.lengths):
@@ -242,7 +242,7 @@ class Runner:
         return other
 
     def save(self, file: Path) -> None:
-        """Write the state to a file; see :meth:`lazygraph.Decoder.save`."""
+        """Write the state to a file; see ``lazygraph.Decoder.save``."""
         memory = self.memory
         memory.recover()
         by_name = {slot.slot.source: (slot.slot, content) for slot, content in memory.saved()}

@@ -1,4 +1,4 @@
-"""From tensors to a file: :func:`to_onnx` makes the model, :func:`save` writes it, whole or not at all."""
+"""From tensors to a file: ``to_onnx`` makes the model, ``save`` writes it, whole or not at all."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def to_onnx(
         ir_version: The IR version to declare; None for the lowest that is needed.
         metadata: Texts kept with the model.
         value_info: Also write the types of intermediate values, for people who read the file.
-        functions: Write calls of local functions (:func:`lazygraph.function`) as such; otherwise what they are made of.
+        functions: Write calls of local functions (``lazygraph.function``) as such; otherwise what they are made of.
         optimize: Let onnxscript's optimizer change the model; it puts functions in the place of their calls.
 
     Raises:
@@ -92,22 +92,22 @@ def save(
     ``path`` is the old model with the old weights or the new one with the new.
 
     Args:
-        outputs: As for :func:`to_onnx`.
+        outputs: As for ``to_onnx``.
         path: The model's file. Its folder must exist.
         external: Whether weights go to a file of their own; None: when they sum to more than 50 MB; a text: to a file
             of that name.
         target: The provider that must be able to run it; None: any.
-        opset: As for :func:`to_onnx`.
-        ir_version: As for :func:`to_onnx`.
-        metadata: As for :func:`to_onnx`.
-        value_info: As for :func:`to_onnx`.
-        functions: As for :func:`to_onnx`.
-        optimize: As for :func:`to_onnx`.
+        opset: As for ``to_onnx``.
+        ir_version: As for ``to_onnx``.
+        metadata: As for ``to_onnx``.
+        value_info: As for ``to_onnx``.
+        functions: As for ``to_onnx``.
+        optimize: As for ``to_onnx``.
         progress: Called with a weight's name, bytes done and bytes in all, after each weight.
 
     Raises:
         OperandError: The weights file's name is not a plain one, or exists with other content.
-        ExportError: As for :func:`to_onnx`; or the files cannot be written.
+        ExportError: As for ``to_onnx``; or the files cannot be written.
         WeightsError: A weight's source holds something else than it promised.
 
     Spec: onnx.proto, TensorProto.external_data.
@@ -142,7 +142,7 @@ def save_program(
     optimize: bool = False,
     progress: Progress | None = None,
 ) -> ModelProto:
-    """Write a collected program (see :func:`save`)."""
+    """Write a collected program (see ``save``)."""
     place = Path(path)
     if not place.name or place.is_dir():
         raise OperandError(f"{str(path)!r} names no file", op="save", expected="the path of a file, such as model.onnx")
@@ -180,7 +180,7 @@ def checked_model(
     functions: bool = True,
     optimize: bool = False,
 ) -> ModelProto:
-    """Return the model of a program, checked, all but its weights (see :func:`to_onnx`)."""
+    """Return the model of a program, checked, all but its weights (see ``to_onnx``)."""
     with collector_paused():
         checks.declared_shapes(program)
         calls = versions.distinct_calls(program.calls)

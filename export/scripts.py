@@ -1,4 +1,4 @@
-"""onnxscript's functions as calls: :func:`call` gives tensors of what was written in another language."""
+"""onnxscript's functions as calls: ``call`` gives tensors of what was written in another language."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def call(script: OnnxFunction[..., Any], *tensors: Tensor, **attributes: Any) ->
     """Return what a function of onnxscript gives: a tensor, or a tuple where it returns several.
 
     Its operators are checked by their rules for these very tensors, so that shapes and types of the results are known,
-    and the call is written as one of a local function, as those of :func:`lazygraph.function` are.
+    and the call is written as one of a local function, as those of ``lazygraph.function`` are.
 
     Args:
         script: What ``@onnxscript.script()`` made.

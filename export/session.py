@@ -166,7 +166,7 @@ def session_of(outputs: Outputs, provider: str = "cpu", threads: int | None = No
     Large weights pass through a folder that is gone afterwards.
 
     Raises:
-        LazyGraphError: As for :func:`lazygraph.export.saving.to_onnx` and :func:`open_session`.
+        LazyGraphError: As for ``lazygraph.export.saving.to_onnx`` and ``open_session``.
     """
     _runtime()
     program = collect(outputs, all_inputs=False)

@@ -1,4 +1,4 @@
-"""Several models over one weights file: :func:`save_all` writes them together, each weight once."""
+"""Several models over one weights file: ``save_all`` writes them together, each weight once."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def save_all(
     they stand in. Either all the files are written or none: when one cannot be, those that were there stay as they are.
 
     Args:
-        models: By file name (``"prefill.onnx"``), outputs as for :func:`lazygraph.save`.
+        models: By file name (``"prefill.onnx"``), outputs as for ``lazygraph.save``.
         folder: Where; it must exist.
-        target: As for :func:`lazygraph.save`.
-        opset: As for :func:`lazygraph.save`.
+        target: As for ``lazygraph.save``.
+        opset: As for ``lazygraph.save``.
         metadata: Texts kept with every model.
         progress: Called with a weight's name, bytes done and bytes in all, after each weight.
 
     Raises:
         OperandError: No model, or a name that is no plain file name.
-        ExportError: A model is refused (see :func:`lazygraph.save`), or a file cannot be written.
+        ExportError: A model is refused (see ``lazygraph.save``), or a file cannot be written.
 
     Spec: onnx.proto, TensorProto.external_data.
     """

@@ -2,7 +2,7 @@
 
 An operator call is written against its newest schema. An older schema serves as well when it accepts the call
 (operands, attributes, element types) and no version between the two changed what such a call means. Most changes show
-in the schemas; those that do not stand in :data:`_CHANGES`.
+in the schemas; those that do not stand in ``_CHANGES``.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def check_weights(model_file: Path) -> None:
 
 
 def _name(model_file: Path, name: str, weights: dict[int, int]) -> str:
-    """Return the name that a file's content makes (see :class:`lazygraph.export.weights.WeightsFile`)."""
+    """Return the name that a file's content makes (see ``lazygraph.export.weights.WeightsFile``)."""
     whole = hashlib.sha256()
     try:
         with model_file.with_name(name).open("rb") as stream:

@@ -2,7 +2,7 @@
 
 A field is its number and kind in one byte, and, where it holds a text or a message, the length of what follows. Objects
 made one by one cost several times as much as bytes that protobuf reads at once. Bytes are written as texts here, a
-letter of Latin-1 for each: Python puts texts together faster. :func:`packed` makes them bytes in the end.
+letter of Latin-1 for each: Python puts texts together faster. ``packed`` makes them bytes in the end.
 """
 
 from __future__ import annotations

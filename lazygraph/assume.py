@@ -9,7 +9,7 @@ from lazygraph.errors import ShapeError
 
 
 class AssumedEqual:
-    """What :func:`assume_equal` said. As a context manager it takes that back at the end of the block."""
+    """What ``assume_equal`` said. As a context manager it takes that back at the end of the block."""
 
     def __init__(self, name: str, before: dict[str, Size]) -> None:
         self.name = name

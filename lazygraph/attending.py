@@ -43,7 +43,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     Args:
         scores: ``T (..., n, rows)``.
         mask: ``bool``, True where visible: others weigh exactly 0, and a row that sees nothing has weights of 0. Or
-            ``float32``, added to the scores (see :func:`additive_mask`): cheaper, for rows that all see something; one
+            ``float32``, added to the scores (see ``additive_mask``): cheaper, for rows that all see something; one
             that sees nothing weighs all alike.
 
     Spec: ai.onnx::Softmax.
@@ -65,7 +65,7 @@ def attention(q: Tensor, k: Rows, v: Rows, mask: Tensor, scale: float) -> Tensor
             batch, ``T (batch, rows, kv_heads, d)``; then ``q`` is ``T (batch * n, heads, d)``, text by text, the mask
             ``(batch, n, rows)``, and the result ``T (batch * n, heads * d_v)``.
         v: ``T (rows, kv_heads, d_v)``, in as many parts.
-        mask: ``float32 (n, rows)``, added to the scores (see :func:`additive_mask`), or ``bool``, True where visible:
+        mask: ``float32 (n, rows)``, added to the scores (see ``additive_mask``), or ``bool``, True where visible:
             a token that sees nothing then gets zeros. Of rows in several parts, all columns in order.
         scale: Multiplies the scores.
 

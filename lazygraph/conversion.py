@@ -50,7 +50,7 @@ def convert(
     warn: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
-    """Export a checkpoint as a folder that :class:`lazygraph.Decoder` and plain onnxruntime run.
+    """Export a checkpoint as a folder that ``lazygraph.Decoder`` and plain onnxruntime run.
 
     The folder holds ``model.onnx``, its weights file, ``manifest.json`` and, where the source has one, the tokenizer.
     It appears whole or not at all: an export that fails leaves an older one as it was.

@@ -1,6 +1,6 @@
 """Integer algebra over named sizes: polynomials whose atoms are names, floor divisions, remainders, minima, maxima.
 
-A :class:`Dim` is a polynomial with integer coefficients over atoms. Equal polynomials are equal dims, whatever way they
+A ``Dim`` is a polynomial with integer coefficients over atoms. Equal polynomials are equal dims, whatever way they
 were written; a polynomial that turns out constant becomes an int at once, so ``Size`` is always ``int | Dim``.
 """
 
@@ -57,7 +57,7 @@ class Dim:
     """A size that is known only by name; supports ``+ - * // %`` with ints and other sizes.
 
     ``==`` is structural equality (a string is parsed: ``dim == "past + seq"``). ``<``, ``bool`` and the like answer
-    where bounds decide and raise :class:`ShapeError` where they do not.
+    where bounds decide and raise ``ShapeError`` where they do not.
     """
 
     __slots__ = ("_hash", "_text", "range", "terms")

@@ -1,7 +1,7 @@
 """Sizes: Python ints where they are known, and integer algebra over names where they are not.
 
-This is the face of :mod:`lazygraph.dimalgebra` (what a size is), :mod:`lazygraph.dimbounds` (what is known of it),
-:mod:`lazygraph.dimtext` (how it is written) and :mod:`lazygraph.assume` (what was said to be equal).
+This is the face of ``lazygraph.dimalgebra`` (what a size is), ``lazygraph.dimbounds`` (what is known of it),
+``lazygraph.dimtext`` (how it is written) and ``lazygraph.assume`` (what was said to be equal).
 """
 
 from __future__ import annotations

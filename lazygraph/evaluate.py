@@ -1,4 +1,4 @@
-"""Numbers for tensors: :func:`realize` builds what they need, runs it in onnxruntime, and keeps the session."""
+"""Numbers for tensors: ``realize`` builds what they need, runs it in onnxruntime, and keeps the session."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ DOMAIN = "lazygraph.local"
 
 
 class Function(Generic[P, R]):
-    """A Python function on tensors that files hold as a local function. Made by :func:`function`.
+    """A Python function on tensors that files hold as a local function. Made by ``function``.
 
     Attributes:
         name: The ONNX function's name; another body under the same name gets a number behind it.

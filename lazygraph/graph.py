@@ -135,7 +135,7 @@ class Graph:
         return tensor
 
     def names(self) -> tuple[dict[str, Tensor], set[str]]:
-        """Return the inputs and the names taken now, for :meth:`forget_since`."""
+        """Return the inputs and the names taken now, for ``forget_since``."""
         return dict(self.inputs), set(self._names)
 
     def forget_since(self, before: tuple[dict[str, Tensor], set[str]]) -> None:

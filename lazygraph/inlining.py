@@ -1,4 +1,4 @@
-"""One model inside another: :func:`inline` builds a model again on the tensors that are given for its inputs."""
+"""One model inside another: ``inline`` builds a model again on the tensors that are given for its inputs."""
 
 from __future__ import annotations
 

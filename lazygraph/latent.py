@@ -25,7 +25,7 @@ class LatentQuery:
         w_uk: ``T (heads, nope, rank)``: makes keys of latents.
         w_uv: ``T (heads, rank, v)``: makes values of latents.
         mask: ``float32 (n, rows)``, added to the scores, or ``bool``, True where visible (see
-            :func:`lazygraph.nn.masked_softmax`).
+            ``lazygraph.nn.masked_softmax``).
         scale: Multiplies the scores.
     """
 
@@ -166,7 +166,7 @@ def chosen(query: LatentQuery, c_kv: Rows, k_pe: Rows, many: Tensor) -> Tensor:
         c_kv: ``T (rows, rank)``: normed latents; or several such, that follow each other.
         k_pe: ``T (rows, rope)``: rotated keys; in as many parts.
         many: ``bool ()``: whether there are so many new tokens that the expanded form is cheaper
-            (see :func:`cheaper_expanded_from`).
+            (see ``cheaper_expanded_from``).
 
     Returns:
         ``T (n, heads * v)``.

@@ -25,7 +25,7 @@ class Loaded:
     """A graph with the names that its file gave it. It never changes: an edit gives another one.
 
     ``loaded["name"]`` is any value of the graph by its name, so that building goes on from there. A graph that was just
-    built is edited in the same way: :meth:`of` takes its outputs.
+    built is edited in the same way: ``of`` takes its outputs.
 
     Attributes:
         graph: The graph that all the tensors belong to.
@@ -304,7 +304,7 @@ class Loaded:
         replacement: Callable[..., Tensor],
         types: Mapping[str, Kind] | None = None,
     ) -> Loaded:
-        """Return the model with every part that looks like a pattern replaced (see :mod:`lazygraph.patterns`).
+        """Return the model with every part that looks like a pattern replaced (see ``lazygraph.patterns``).
 
         Args:
             pattern: A function from tensors to one tensor. Its parameters stand for any tensor; the calls that it makes
@@ -321,7 +321,7 @@ class Loaded:
         return self._built(Pattern(pattern, self.outputs.values(), types).replaced(replacement), self.outputs)
 
     def count(self, pattern: Callable[..., Tensor], types: Mapping[str, Kind] | None = None) -> int:
-        """Return how many parts look like a pattern (see :meth:`rewrite`); parts that share a call count once."""
+        """Return how many parts look like a pattern (see ``rewrite``); parts that share a call count once."""
         return len(Pattern(pattern, self.outputs.values(), types).found())
 
     def through(self, rebuild: Rebuild) -> Loaded:

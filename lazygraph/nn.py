@@ -82,7 +82,7 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
     Args:
         x: ``T (n, heads, d)``, d even.
-        cos: ``T (n, 1, d)`` (see :func:`rotary_tables`).
+        cos: ``T (n, 1, d)`` (see ``rotary_tables``).
         sin: ``T (n, 1, d)``, negative in its first half.
 
     Raises:
@@ -100,7 +100,7 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rotary_tables(positions: Tensor, inv_freq: Tensor, magnitude: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines for :func:`rotary`, each ``float32 (n, 1, d)``.
+    """Return cosines and sines for ``rotary``, each ``float32 (n, 1, d)``.
 
     The sines of the first half are negative: the rotation's one minus sign, paid once per step instead of per layer.
 

@@ -105,7 +105,7 @@ class Body:
 
     Attributes:
         name: The operator's attribute that it becomes, such as ``then_branch``.
-        inputs: What each run is given; their origins are :class:`BodyInput`.
+        inputs: What each run is given; their origins are ``BodyInput``.
         outputs: What each run gives.
     """
 

@@ -1,4 +1,4 @@
-"""A model as one web page that needs nothing else: :func:`report` writes it."""
+"""A model as one web page that needs nothing else: ``report`` writes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report(
     The page is one file, readable offline.
 
     Args:
-        outputs: Tensors, as for :func:`lazygraph.save`; or the path of an ``.onnx`` file or of an export folder.
+        outputs: Tensors, as for ``lazygraph.save``; or the path of an ``.onnx`` file or of an export folder.
         path: The page's file; an older one is replaced.
         title: What stands above it; the source's name when left out.
         sizes: The numbers that named sizes have in costs; 1 where left out.

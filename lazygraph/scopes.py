@@ -1,6 +1,6 @@
 """Named regions of a program: ``with lg.scope("layers.0")`` puts its name before those of the nodes made inside.
 
-A call of a local function (:mod:`lazygraph.functions`) is a region too; a node keeps both in one text, its scope.
+A call of a local function (``lazygraph.functions``) is a region too; a node keeps both in one text, its scope.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Tensor:
         return None if isinstance(self.origin, Node) else self.origin.name
 
     def const(self, array: object, name: str | None = None, dtype: DTypeLike | None = None) -> Tensor:
-        """Return a constant of this tensor's graph (see :meth:`Graph.constant`)."""
+        """Return a constant of this tensor's graph (see ``Graph.constant``)."""
         return self.graph.constant(array, name, dtype)
 
     def __repr__(self) -> str:
@@ -262,7 +262,7 @@ class Tensor:
         return language.transpose(self)
 
     def astype(self, dtype: DTypeLike) -> Tensor:
-        """Return the tensor in another element type (see :func:`lazygraph.cast`)."""
+        """Return the tensor in another element type (see ``lazygraph.cast``)."""
         return language.cast(self, dtype)
 
     def reshape(self, *shape: SizeLike | Sequence[SizeLike] | Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
 def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
-    """Return the decoder's graph (see :func:`lazygraph.models.latent.decoder_graph`).
+    """Return the decoder's graph (see ``lazygraph.models.latent.decoder_graph``).
 
     Raises:
         UnsupportedError: A key asks for something else than the reference computes.

@@ -1,6 +1,6 @@
 """The dense decoder that the Llama family shares: grouped-query attention, rotation, gated feed-forward.
 
-A model file reads its config into :class:`DenseDecoder` and calls :func:`build`.
+A model file reads its config into ``DenseDecoder`` and calls ``build``.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def read_experts(
         prefix: The modules' name: ``model.layers.1.mlp.experts``.
         count: Experts.
         inner: Numbers per token inside an expert.
-        in_pieces: Give pieces, for :func:`portable_mixture`; whole experts, for :func:`mixture`, when left out.
+        in_pieces: Give pieces, for ``portable_mixture``; whole experts, for ``mixture``, when left out.
     """
     hidden = int(anchor.shape[-1])
     wide, tall = (inner, hidden), (hidden, inner)
@@ -151,7 +151,7 @@ def read_experts(
 
 
 def _pieces(rows: int, width: int) -> int:
-    """Return into how many equal pieces to cut a matrix: the fewest that are no larger than :data:`PIECE`."""
+    """Return into how many equal pieces to cut a matrix: the fewest that are no larger than ``PIECE``."""
     return next(n for n in range(1, rows + 1) if rows % n == 0 and (rows // n * width <= PIECE or n == rows))
 
 
@@ -176,7 +176,7 @@ def mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weigh
 
 
 def portable_mixture(routing: Routing, experts: Experts, h: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-    """Return the same as :func:`mixture` by ai.onnx operators: piece after piece, so that only chosen experts are read.
+    """Return the same as ``mixture`` by ai.onnx operators: piece after piece, so that only chosen experts are read.
 
     Spec: ai.onnx::Scan.
     """

@@ -107,7 +107,7 @@ def _consistent(config: Config, routing: Routing) -> None:
 
 
 def decoder_graph(config: Config, model: LatentDecoder, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
-    """Return the decoder's graph (see :func:`lazygraph.models.latent.decoder_graph`).
+    """Return the decoder's graph (see ``lazygraph.models.latent.decoder_graph``).
 
     Layers behind the last one, as many as ``num_nextn_predict_layers`` says, predict further tokens at once: they take
     no part in this decoder. They are left alone, and a note says so where the checkpoint has them.

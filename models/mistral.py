@@ -9,7 +9,7 @@ from lazygraph.models.program import BuildOptions, DecoderGraph
 
 
 def build(config: Config, weights: WeightsUse, options: BuildOptions) -> DecoderGraph:
-    """Return the decoder's graph (see :func:`lazygraph.models.dense.decoder_graph`).
+    """Return the decoder's graph (see ``lazygraph.models.dense.decoder_graph``).
 
     Source: transformers ``models/mistral/modeling_mistral.py``.
     """

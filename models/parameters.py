@@ -60,7 +60,7 @@ class Parameters:
 def converted(array: LazyArray, dtype: DType, used_as: DType | None = None) -> LazyArray:
     """Return the array in another element type, converted when it is read.
 
-    Reading it raises :class:`WeightsError` where a finite number becomes infinite, in that type or in the one that it
+    Reading it raises ``WeightsError`` where a finite number becomes infinite, in that type or in the one that it
     is cast to when it is used.
     """
     used_as = used_as or dtype

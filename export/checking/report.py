@@ -85,13 +85,13 @@ def check_model(
     *,
     path: Path | None = None,
 ) -> Report:
-    """Return what is wrong with a model (see :func:`check_file`).
+    """Return what is wrong with a model (see ``check_file``).
 
     Args:
         model: The model; it stays as it is.
-        target: As for :func:`check_file`.
-        opset: As for :func:`check_file`.
-        in_place: As for :func:`check_file`.
+        target: As for ``check_file``.
+        opset: As for ``check_file``.
+        in_place: As for ``check_file``.
         path: The file that it comes from, beside which its weights lie.
     """
     if target is not None and target not in targets.TARGETS:

@@ -65,13 +65,13 @@ def compare_models(
     *,
     paths: tuple[Path | None, Path | None] = (None, None),
 ) -> list[Change]:
-    """Return what changed from one model to another (see :func:`compare_files`).
+    """Return what changed from one model to another (see ``compare_files``).
 
     Args:
         before: The one.
         after: The other.
-        rtol: As for :func:`compare_files`.
-        atol: As for :func:`compare_files`.
+        rtol: As for ``compare_files``.
+        atol: As for ``compare_files``.
         paths: Their files, beside which their weights lie.
     """
     with collector_paused():

@@ -54,7 +54,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """Return the logarithm of :func:`softmax`. ``T: float``. Spec: ai.onnx::LogSoftmax."""
+    """Return the logarithm of ``softmax``. ``T: float``. Spec: ai.onnx::LogSoftmax."""
     return apply("LogSoftmax", x, axis=int_of("LogSoftmax", axis, "axis"))
 
 

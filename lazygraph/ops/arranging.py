@@ -166,7 +166,7 @@ def meshgrid(*xs: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
 
 
 def take_along_axis(x: Tensor, indices: Operand, axis: int | None) -> Tensor:
-    """Return the elements that indices choose along one axis, as :func:`lg.argsort` gives them.
+    """Return the elements that indices choose along one axis, as ``lg.argsort`` gives them.
 
     Args:
         x: ``T``.

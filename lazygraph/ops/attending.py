@@ -172,18 +172,18 @@ def attention_with_past(
     q_num_heads: int = 0,
     kv_num_heads: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return attention over past and new keys, and both caches grown by the new ones (see :func:`attention`).
+    """Return attention over past and new keys, and both caches grown by the new ones (see ``attention``).
 
     Args:
-        q: As in :func:`attention`.
-        k: As in :func:`attention`; the new keys only.
-        v: As in :func:`attention`; the new values only.
+        q: As in ``attention``.
+        k: As in ``attention``; the new keys only.
+        v: As in ``attention``; the new values only.
         past_key: ``T (batch, kv_heads, past_tokens, head_size)``.
         past_value: ``T (batch, kv_heads, past_tokens, v_head_size)``.
-        attn_mask: As in :func:`attention`, over past and new keys.
+        attn_mask: As in ``attention``, over past and new keys.
         is_causal: A query sees the past and new keys up to its own place.
         scale: By default ``1 / sqrt(head_size)``.
-        softcap: As in :func:`attention`.
+        softcap: As in ``attention``.
         q_num_heads: Heads of a three-axis ``q``.
         kv_num_heads: Heads of three-axis ``k`` and ``v``.
 

@@ -33,7 +33,7 @@ class Carried(ABC):
 
     @abstractmethod
     def carrying(self, tensors: Sequence[Tensor]) -> Self:
-        """Return the same kind of value made up of other tensors, in the order of :meth:`carried`."""
+        """Return the same kind of value made up of other tensors, in the order of ``carried``."""
 
 
 State: TypeAlias = "Tensor | Carried"

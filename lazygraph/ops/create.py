@@ -102,13 +102,13 @@ def _one_element(number: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.gene
 
 
 def zeros(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
-    """Return zeros of the shape (see :func:`full`)."""
+    """Return zeros of the shape (see ``full``)."""
     wanted = as_dtype(dtype)
     return full(shape, False if wanted.kind == "b" else 0, wanted, anchor)
 
 
 def ones(shape: Sequence[SizeLike], dtype: DTypeLike = float32, anchor: Tensor | Graph | None = None) -> Tensor:
-    """Return ones of the shape (see :func:`full`)."""
+    """Return ones of the shape (see ``full``)."""
     wanted = as_dtype(dtype)
     return full(shape, True if wanted.kind == "b" else 1, wanted, anchor)
 
@@ -119,12 +119,12 @@ def full_like(x: Tensor, value: Scalar, dtype: DTypeLike | None = None) -> Tenso
 
 
 def zeros_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Return zeros in the shape of ``x`` (see :func:`full_like`)."""
+    """Return zeros in the shape of ``x`` (see ``full_like``)."""
     return zeros(x.shape, x.dtype if dtype is None else dtype, x)
 
 
 def ones_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Return ones in the shape of ``x`` (see :func:`full_like`)."""
+    """Return ones in the shape of ``x`` (see ``full_like``)."""
     return ones(x.shape, x.dtype if dtype is None else dtype, x)
 
 

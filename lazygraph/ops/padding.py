@@ -159,7 +159,7 @@ def triu(x: Tensor, k: int | Dim | Tensor = 0) -> Tensor:
 
 
 def trilu(x: Tensor, k: int | Dim | Tensor = 0, upper: bool = True) -> Tensor:
-    """Return :func:`triu` or :func:`tril` of ``x``. Spec: ai.onnx::Trilu."""
+    """Return ``triu`` or ``tril`` of ``x``. Spec: ai.onnx::Trilu."""
     return triu(x, k) if upper else tril(x, k)
 
 

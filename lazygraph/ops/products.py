@@ -17,7 +17,7 @@ from lazygraph.tensor import Operand, Tensor
 def dot(a: Operand, b: Operand) -> Tensor:
     """Return the sum of products over the last axis of ``a`` and the second-to-last (or only) one of ``b``.
 
-    Of vectors and matrices this is :func:`lg.matmul`; a scalar multiplies.
+    Of vectors and matrices this is ``lg.matmul``; a scalar multiplies.
 
     Args:
         a: ``T (..., k)``.

@@ -126,7 +126,7 @@ def quantize_linear(
 
 
 def dequantize_linear(x: Tensor, x_scale: Tensor | float, x_zero_point: Tensor | None = None, axis: int = 1) -> Tensor:
-    """Return ``(x - x_zero_point) * x_scale`` in the scale's type (see :func:`quantize_linear`).
+    """Return ``(x - x_zero_point) * x_scale`` in the scale's type (see ``quantize_linear``).
 
     Raises:
         ShapeError: The scale does not fit.

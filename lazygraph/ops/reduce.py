@@ -111,37 +111,37 @@ def reduce_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def reduce_mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return means over the axes (see :func:`reduce_sum`); those of integers are cut. Spec: ai.onnx::ReduceMean."""
+    """Return means over the axes (see ``reduce_sum``); those of integers are cut. Spec: ai.onnx::ReduceMean."""
     return x if no_axes(axis) else _reduced("ReduceMean", x, axis, keepdims)
 
 
 def reduce_max(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return maxima over the axes (see :func:`reduce_sum`). ``T: number``. Spec: ai.onnx::ReduceMax."""
+    """Return maxima over the axes (see ``reduce_sum``). ``T: number``. Spec: ai.onnx::ReduceMax."""
     return x if no_axes(axis) else _reduced("ReduceMax", x, axis, keepdims)
 
 
 def reduce_min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return minima over the axes (see :func:`reduce_sum`). ``T: number``. Spec: ai.onnx::ReduceMin."""
+    """Return minima over the axes (see ``reduce_sum``). ``T: number``. Spec: ai.onnx::ReduceMin."""
     return x if no_axes(axis) else _reduced("ReduceMin", x, axis, keepdims)
 
 
 def reduce_prod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return products over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceProd."""
+    """Return products over the axes (see ``reduce_sum``). Spec: ai.onnx::ReduceProd."""
     return x if no_axes(axis) else _reduced("ReduceProd", x, axis, keepdims)
 
 
 def reduce_l1(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return sums of absolute values over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceL1."""
+    """Return sums of absolute values over the axes (see ``reduce_sum``). Spec: ai.onnx::ReduceL1."""
     return absolute(x) if no_axes(axis) else _reduced("ReduceL1", x, axis, keepdims)
 
 
 def reduce_l2(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return roots of sums of squares over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceL2."""
+    """Return roots of sums of squares over the axes (see ``reduce_sum``). Spec: ai.onnx::ReduceL2."""
     return absolute(x) if no_axes(axis) else _reduced("ReduceL2", x, axis, keepdims)
 
 
 def reduce_log_sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return logarithms of sums over the axes (see :func:`reduce_sum`). ``T: float``. Spec: ai.onnx::ReduceLogSum."""
+    """Return logarithms of sums over the axes (see ``reduce_sum``). ``T: float``. Spec: ai.onnx::ReduceLogSum."""
     return log(x) if no_axes(axis) else _reduced("ReduceLogSum", x, axis, keepdims)
 
 
@@ -151,7 +151,7 @@ def reduce_log_sum_exp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> 
 
 
 def reduce_sum_square(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return sums of squares over the axes (see :func:`reduce_sum`). Spec: ai.onnx::ReduceSumSquare."""
+    """Return sums of squares over the axes (see ``reduce_sum``). Spec: ai.onnx::ReduceSumSquare."""
     return square(x) if no_axes(axis) else _reduced("ReduceSumSquare", x, axis, keepdims)
 
 
@@ -167,7 +167,7 @@ def any(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def all(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether every element along the axes holds, as bool; over none, True. Composed as :func:`any`."""
+    """Return whether every element along the axes holds, as bool; over none, True. Composed as ``any``."""
     dtype_among("all", "x", x, BOOL)
     return x if no_axes(axis) else logical_not(any(logical_not(x), axis, keepdims))
 
@@ -206,7 +206,7 @@ def argmax(x: Tensor, axis: int | None = None, keepdims: bool = False, select_la
 
 
 def argmin(x: Tensor, axis: int | None = None, keepdims: bool = False, select_last_index: bool = False) -> Tensor:
-    """Return where the minimum along an axis is (see :func:`argmax`). Spec: ai.onnx::ArgMin."""
+    """Return where the minimum along an axis is (see ``argmax``). Spec: ai.onnx::ArgMin."""
     return _position("ArgMin", x, axis, keepdims, select_last_index)
 
 
@@ -315,7 +315,7 @@ def sort(x: Tensor, axis: int | None = -1, descending: bool = False) -> Tensor:
 
 
 def argsort(x: Tensor, axis: int | None = -1, descending: bool = False) -> Tensor:
-    """Return the indices that sort along an axis (see :func:`sort`), as ``int64``; equal elements keep their order.
+    """Return the indices that sort along an axis (see ``sort``), as ``int64``; equal elements keep their order.
 
     Composed of TopK.
     """

@@ -146,7 +146,7 @@ def slice(
         x: ``T``.
         starts: Sizes, which may be negative ints, or an ``int64 (n,)`` tensor. A tensor's bounds are ONNX's: backward
             from before the front, they take the first element where Python takes nothing.
-        ends: The same; :data:`TO_THE_END` and :data:`TO_THE_FRONT` mean just that.
+        ends: The same; ``TO_THE_END`` and ``TO_THE_FRONT`` mean just that.
         axes: The axes.
         steps: Ints other than 0.
 

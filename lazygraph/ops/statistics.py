@@ -90,7 +90,7 @@ def var(x: Tensor, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> 
 
 
 def std(x: Tensor, axis: Axis = None, keepdims: bool = False, ddof: int = 0) -> Tensor:
-    """Return the standard deviation over the axes (see :func:`var`). ``T: float``. Composed of it and Sqrt."""
+    """Return the standard deviation over the axes (see ``var``). ``T: float``. Composed of it and Sqrt."""
     return sqrt(var(x, axis, keepdims, ddof))
 
 

@@ -15,30 +15,30 @@ from lazygraph.tensor import Tensor
 
 
 def sum(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over the axes, all when None (see :func:`lg.reduce_sum`)."""
+    """Return the sum over the axes, all when None (see ``lg.reduce_sum``)."""
     return reduce_sum(x, axis, keepdims)
 
 
 def mean(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over the axes, all when None (see :func:`lg.reduce_mean`)."""
+    """Return the mean over the axes, all when None (see ``lg.reduce_mean``)."""
     return reduce_mean(x, axis, keepdims)
 
 
 def max(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the maximum over the axes, all when None (see :func:`lg.reduce_max`)."""
+    """Return the maximum over the axes, all when None (see ``lg.reduce_max``)."""
     return reduce_max(x, axis, keepdims)
 
 
 def min(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the minimum over the axes, all when None (see :func:`lg.reduce_min`)."""
+    """Return the minimum over the axes, all when None (see ``lg.reduce_min``)."""
     return reduce_min(x, axis, keepdims)
 
 
 def prod(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the product over the axes, all when None (see :func:`lg.reduce_prod`)."""
+    """Return the product over the axes, all when None (see ``lg.reduce_prod``)."""
     return reduce_prod(x, axis, keepdims)
 
 
 def logsumexp(x: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return ``log(sum(exp(x)))`` over the axes, without overflow (see :func:`lg.reduce_log_sum_exp`)."""
+    """Return ``log(sum(exp(x)))`` over the axes, without overflow (see ``lg.reduce_log_sum_exp``)."""
     return reduce_log_sum_exp(x, axis, keepdims)

@@ -329,7 +329,7 @@ def average_pool(
     count_include_pad: bool = False,
     auto_pad: str = "NOTSET",
 ) -> Tensor:
-    """Return the mean of each window (see :func:`max_pool`); padding counts if asked. Spec: ai.onnx::AveragePool."""
+    """Return the mean of each window (see ``max_pool``); padding counts if asked. Spec: ai.onnx::AveragePool."""
     attrs = _window_attrs(strides, pads, None, auto_pad)
     if count_include_pad:
         attrs["count_include_pad"] = 1

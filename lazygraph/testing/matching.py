@@ -49,7 +49,7 @@ def assert_matches(
         outputs_or_file: Tensors by output name as for ``lg.save``, an .onnx file, or a model.
         reference: A function of one array per input, in the graph's order, that returns an array, one per output, or
             a dict by value name; another .onnx file or model; or ``"onnx"``: onnx's reference evaluator.
-        inputs: Arrays by input name; a list of such; or a strategy for them, such as :func:`lazygraph.testing.feeds`.
+        inputs: Arrays by input name; a list of such; or a strategy for them, such as ``lazygraph.testing.feeds``.
         rtol: Relative tolerance; None: by element type (float32 1e-4, float16 1e-2, whole numbers equal).
         atol: Absolute tolerance; None: by element type.
         provider: Where onnxruntime runs it.
