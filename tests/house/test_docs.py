@@ -36,7 +36,7 @@ class Block:
 
 def _blocks(page: Path) -> Iterator[Block]:
     for number, found in enumerate(_BLOCK.finditer(page.read_text(encoding="utf-8"))):
-        raises = re.search(r"raises=(\w+)", found[1])
+        raises = re.search(r"raises (\w+)", found[1])
         yield Block(page.relative_to(DOCS).as_posix(), number, raises[1] if raises else "", found[2])
 
 
@@ -71,6 +71,15 @@ def test_every_block_of_a_page_does_what_it_says(page: str, tmp_path: Path, monk
             assert promise.split(": ")[0] == line, (block, promise, line)
 
 
+def test_every_fence_is_one_that_the_site_renders() -> None:
+    """Behind the language only a title: anything else makes text of the block, and of all that follows."""
+    for page in PAGES:
+        opened = re.findall(r"^```(.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert len(opened) % 2 == 0, page
+        for fence in opened:
+            assert re.fullmatch(r'(python|\{\.python\})?|python title="raises \w+"', fence), (page, fence)
+
+
 def test_every_error_class_has_its_section_with_wrong_and_right_code() -> None:
     classes = {name for name in vars(errors) if name.endswith("Error")}
     sections = re.split(r"^## ", (DOCS / "errors.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
@@ -78,8 +87,8 @@ def test_every_error_class_has_its_section_with_wrong_and_right_code() -> None:
     assert set(described) == classes
     for name, section in described.items():
         blocks = _BLOCK.findall(section)
-        assert [re.search(r"raises=(\w+)", info) is not None for info, _ in blocks] == [True, False], name
-        assert f"raises={name}" in blocks[0][0]
+        assert [re.search(r"raises (\w+)", info) is not None for info, _ in blocks] == [True, False], name
+        assert f"raises {name}" in blocks[0][0]
 
 
 def test_every_public_name_is_in_the_reference() -> None:
