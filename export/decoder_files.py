@@ -54,6 +54,7 @@ def save_decoder(
     compute: DType = float32,
     external: bool | None = None,
     target: str = "cpu",
+    source_lines: bool = False,
     progress: Progress | None = None,
 ) -> Manifest:
     """Write a decoder that was built by hand, so that ``lazygraph.Decoder`` runs it; return its manifest.
@@ -73,6 +74,7 @@ def save_decoder(
         compute: Element type of the arithmetic, for people.
         external: As for ``lazygraph.save``.
         target: The provider that must be able to run it.
+        source_lines: As for ``lazygraph.save``.
         progress: As for ``lazygraph.save``.
 
     Raises:
@@ -87,7 +89,7 @@ def save_decoder(
     except OSError as error:
         raise ExportError(f"{place} cannot be made: {error.strerror}", op="save_decoder") from error
     outputs = {"logits": logits, **cache.outputs()}
-    model = save(outputs, place / MODEL, external=external, target=target, progress=progress)
+    model = save(outputs, place / MODEL, external=external, target=target, source_lines=source_lines, progress=progress)
     vocab_size = whole(logits.shape[-1])
     assert vocab_size is not None  # checked
     manifest = Manifest(

@@ -11,6 +11,7 @@ from lazygraph.export import versions
 from lazygraph.export.declared import Sizes
 from lazygraph.export.external import Contents
 from lazygraph.export.reading import Reader
+from lazygraph.export.source_lines import FileLines
 from lazygraph.graph import FileFacts, Graph
 from lazygraph.loaded import Loaded
 
@@ -58,7 +59,8 @@ def load(
     contents = Contents(source, beside, real)
     try:
         _require_whole(proto, contents)
-        return _graph(_converted(proto, opset, source), contents)
+        lines = FileLines.of_model(proto)
+        return _graph(_converted(lines.marked(proto), opset, source), contents, lines)
     except LazyGraphError:
         raise
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
@@ -152,7 +154,7 @@ def _converted(proto: ModelProto, opset: int | None, source: str) -> ModelProto:
     return made
 
 
-def _graph(proto: ModelProto, contents: Contents) -> Loaded:
+def _graph(proto: ModelProto, contents: Contents, lines: FileLines) -> Loaded:
     domains = {"" if entry.domain == "ai.onnx" else entry.domain: int(entry.version) for entry in proto.opset_import}
     graph = Graph(domains.get(""))
     docs = {value.name: value.doc_string for value in (*proto.graph.input, *proto.graph.output) if value.doc_string}
@@ -165,7 +167,7 @@ def _graph(proto: ModelProto, contents: Contents) -> Loaded:
         docs=docs,
         annotations=[entry.SerializeToString() for entry in proto.graph.quantization_annotation],
     )
-    reader = Reader(graph, contents, Sizes(proto.graph))
+    reader = Reader(graph, contents, Sizes(proto.graph), lines)
     values = reader.whole(proto.graph, defaults=proto.ir_version >= 4)
     outputs = {value.name: reader.output(value) for value in proto.graph.output}
     if not outputs:

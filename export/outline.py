@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,10 +13,9 @@ from lazygraph.export.cost import Cost, cost_of
 from lazygraph.export.loading import load
 from lazygraph.export.manifest import FILE, MODEL, Manifest, read_manifest
 from lazygraph.export.program import Outputs, Program, collect
+from lazygraph.export.source_lines import scope_of
 from lazygraph.origins import Node, shape_text
 from lazygraph.tensor import Tensor
-
-_LINE = re.compile(r"[^\n]+:\d+")
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,8 @@ def _scope(
     if place is not None:
         around = scopes.get(place.node) or _scope(program, names, place.node, scopes)
         return (*around, f"{names[place.node].split('/')[-1]} {place.body.name}")
-    return tuple(part for part in names[node].split("/")[:-1] if part)
+    told = scope_of(node.kept.metadata) if node.kept is not None else ()
+    return told or tuple(part for part in names[node].split("/")[:-1] if part)
 
 
 def _branch(program: Program, names: Mapping[Node, str], node: Node) -> tuple[tuple[str, str], ...]:
@@ -323,9 +322,8 @@ def _type(tensor: Tensor) -> str:
 
 def _line(node: Node) -> str:
     """Return the user's line: what the file says of it, or where the call was made."""
-    if node.kept is not None:
-        return node.kept.doc if _LINE.fullmatch(node.kept.doc) else ""
-    return "" if node.at is None else str(node.at)
+    at = node.at if node.kept is None else node.kept.at
+    return "" if at is None else str(at)
 
 
 def _numbers_in(weight: Weight) -> int:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from lazygraph.export.program import Program
+from lazygraph.export.source_lines import inner_name
 from lazygraph.scopes import Call, call_of
+from lazygraph.where import Where
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -19,12 +21,13 @@ if TYPE_CHECKING:
 IR_VERSION = 8
 
 
-def outline(program: Program, model: ModelProto) -> ModelProto:
+def outline(program: Program, model: ModelProto, lines: dict[str, Where] | None = None) -> ModelProto:
     """Make calls of what was built by local functions, in place; return the model.
 
     Args:
         program: What the model was lowered from; weights that only bodies read leave it.
         model: The model without its weights.
+        lines: By call, the line that made it; those of the calls and bodies that are made here are added.
     """
     calls = {
         name: call
@@ -39,7 +42,7 @@ def outline(program: Program, model: ModelProto) -> ModelProto:
         if not node.bodies and all(tensor.dtype.kind in "iub" for tensor in node.outputs)
     }
     kept = {stored.name: stored.proto() for stored in program.weights if stored.small and not stored.named}
-    _Outliner(model, calls, kept, whole).run()
+    _Outliner(model, calls, kept, whole, {} if lines is None else lines).run()
     read = _read(model.graph)
     told = [value for value in model.graph.value_info if value.name in read]
     del model.graph.value_info[:]
@@ -53,12 +56,18 @@ class _Outliner:
     """Works on one model: innermost calls first, so that outer bodies hold calls of inner functions."""
 
     def __init__(
-        self, model: ModelProto, calls: dict[str, Call], constants: dict[str, TensorProto], whole: set[str]
+        self,
+        model: ModelProto,
+        calls: dict[str, Call],
+        constants: dict[str, TensorProto],
+        whole: set[str],
+        lines: dict[str, Where],
     ) -> None:
         self.model = model
         self.calls = calls
         self.constants = constants
         self.whole = whole
+        self.lines = lines
         self.versions = {entry.domain: entry.version for entry in model.opset_import}
         self.functions: dict[bytes, FunctionProto] = {}
         self.taken: set[tuple[str, str]] = set()
@@ -122,6 +131,8 @@ class _Outliner:
         call.output.extend(results)
         if made_by.around is not None:
             self.calls[call.name] = made_by.around
+        if made_by.at is not None:
+            self.lines[call.name] = made_by.at
         return [*before, call]
 
     def _free(self, call: Call) -> str:
@@ -156,6 +167,9 @@ class _Outliner:
             self.taken.add((call.domain, name))
             made.name = name
             known = self.functions[content] = made
+            for own, before in renamer.made.items():
+                if before in self.lines:
+                    self.lines[inner_name(made, own)] = self.lines[before]
         return known, list(renamer.inputs)
 
 
@@ -166,6 +180,7 @@ class _Renamer:
         self.body = body
         self.constants = constants
         self.names: dict[str, str] = {"": ""}
+        self.made: dict[str, str] = {}
         self.inputs: dict[str, str] = {}
         self._constants: dict[str, NodeProto] = {}
         self._count = 0
@@ -210,6 +225,8 @@ class _Renamer:
         made = NodeProto()
         made.CopyFrom(node)
         made.name = self._next("n") if numbered else ""
+        if numbered:
+            self.made[made.name] = node.name
         made.ClearField("doc_string")
         made.input[:] = [self._read(name) for name in node.input]
         made.output[:] = [self.names[name] for name in node.output]

@@ -13,6 +13,7 @@ from lazygraph.dtypes import DType, dtype_of_onnx, untold
 from lazygraph.errors import DTypeError, LazyGraphError
 from lazygraph.export.declared import Sizes, declared_dtype
 from lazygraph.export.external import Contents
+from lazygraph.export.source_lines import NODE_KEY, FileLines
 from lazygraph.graph import Graph
 from lazygraph.ops.attributes import NAMES_A_DTYPE
 from lazygraph.ops.core import Results, add_node
@@ -61,10 +62,11 @@ class Reader:
         sizes: What the file's sizes mean.
     """
 
-    def __init__(self, graph: Graph, contents: Contents, sizes: Sizes) -> None:
+    def __init__(self, graph: Graph, contents: Contents, sizes: Sizes, lines: FileLines) -> None:
         self.graph = graph
         self.contents = contents
         self.sizes = sizes
+        self._lines = lines
         self.notes: list[str] = []
         self._at = user_line()
         self._branches = 0
@@ -211,12 +213,14 @@ class Reader:
         outputs = add_node(self.graph, node.op_type, inputs, attrs, results, domain)
         made = outputs[0].origin
         if isinstance(made, Node):
-            made.bodies, made.at = bodies, self._at
+            at = self._lines.of(node)
+            made.bodies, made.at = bodies, at or self._at
             made.kept = Kept(
                 node.name,
                 tuple(node.output),
                 node.doc_string,
-                tuple((entry.key, entry.value) for entry in node.metadata_props),
+                tuple((entry.key, entry.value) for entry in node.metadata_props if entry.key != NODE_KEY),
+                at=at,
             )
         for name, tensor in zip(node.output, outputs, strict=True):
             if name:

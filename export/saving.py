@@ -15,6 +15,7 @@ from lazygraph.export.collector import collector_paused
 from lazygraph.export.lower import lower
 from lazygraph.export.outlining import outline
 from lazygraph.export.program import Outputs, Program, collect
+from lazygraph.export.source_lines import KEY, lines_of, write
 from lazygraph.export.weights import (
     INLINE_BYTES,
     PROTO_BYTES,
@@ -42,6 +43,7 @@ def to_onnx(
     value_info: bool = False,
     functions: bool = True,
     optimize: bool = False,
+    source_lines: bool = False,
 ) -> ModelProto:
     """Return the model of the outputs, checked, with all its weights inside.
 
@@ -56,6 +58,8 @@ def to_onnx(
         value_info: Also write the types of intermediate values, for people who read the file.
         functions: Write calls of local functions (``lazygraph.function``) as such; otherwise what they are made of.
         optimize: Let onnxscript's optimizer change the model; it puts functions in the place of their calls.
+        source_lines: Also write which line of which file made each call, for messages about the file, reports and
+            ``lazygraph show``. Files are named below the current folder or in their package.
 
     Raises:
         OperandError: No outputs, or an output's name is taken.
@@ -67,7 +71,9 @@ def to_onnx(
     """
     with collector_paused():
         program = collect(outputs)
-        model = checked_model(program, target, opset, ir_version, metadata, value_info, functions, optimize)
+        model = checked_model(
+            program, target, opset, ir_version, metadata, value_info, functions, optimize, source_lines
+        )
         return with_weights(program, model)
 
 
@@ -83,6 +89,7 @@ def save(
     value_info: bool = False,
     functions: bool = True,
     optimize: bool = False,
+    source_lines: bool = False,
     progress: Progress | None = None,
 ) -> ModelProto:
     """Write the outputs' model to a file, large weights beside it; return the model as the file has it.
@@ -103,6 +110,7 @@ def save(
         value_info: As for ``to_onnx``.
         functions: As for ``to_onnx``.
         optimize: As for ``to_onnx``.
+        source_lines: As for ``to_onnx``.
         progress: Called with a weight's name, bytes done and bytes in all, after each weight.
 
     Raises:
@@ -114,7 +122,18 @@ def save(
     """
     program = collect(outputs)
     return save_program(
-        program, path, external, target, opset, ir_version, metadata, value_info, functions, optimize, progress
+        program,
+        path,
+        external,
+        target,
+        opset,
+        ir_version,
+        metadata,
+        value_info,
+        functions,
+        optimize,
+        source_lines,
+        progress,
     )
 
 
@@ -140,6 +159,7 @@ def save_program(
     value_info: bool = False,
     functions: bool = True,
     optimize: bool = False,
+    source_lines: bool = False,
     progress: Progress | None = None,
 ) -> ModelProto:
     """Write a collected program (see ``save``)."""
@@ -147,7 +167,7 @@ def save_program(
     if not place.name or place.is_dir():
         raise OperandError(f"{str(path)!r} names no file", op="save", expected="the path of a file, such as model.onnx")
     location = files.plain_name(external, place) if isinstance(external, str) else None
-    model = checked_model(program, target, opset, ir_version, metadata, value_info, functions, optimize)
+    model = checked_model(program, target, opset, ir_version, metadata, value_info, functions, optimize, source_lines)
     if external is None:
         external = sum(stored.nbytes for stored in program.weights) > INLINE_BYTES
     external = external is not False and any(not stored.small for stored in program.weights)
@@ -179,6 +199,7 @@ def checked_model(
     value_info: bool = False,
     functions: bool = True,
     optimize: bool = False,
+    source_lines: bool = False,
 ) -> ModelProto:
     """Return the model of a program, checked, all but its weights (see ``to_onnx``)."""
     with collector_paused():
@@ -196,7 +217,13 @@ def checked_model(
             model = converting.optimized(program, model)
         if convert and opset is not None:
             model = converting.converted(program, model, opset)
-        return outline(program, model) if functions and not (optimize or convert) else model
+        told = source_lines or (facts is not None and KEY in facts.metadata)
+        lines = lines_of(program, source_lines) if told else None
+        if functions and not (optimize or convert):
+            model = outline(program, model, lines)
+        if lines is not None:
+            write(model, lines)
+        return model
 
 
 def _domains(

@@ -16,6 +16,7 @@ from lazygraph.errors import ExportError, OperandError, UnsupportedError
 from lazygraph.export import crossing
 from lazygraph.export.program import Outputs, collect
 from lazygraph.export.saving import checked_model, save_program, with_weights
+from lazygraph.export.source_lines import FileLines
 from lazygraph.export.weights import INLINE_BYTES
 from lazygraph.where import Where
 
@@ -29,7 +30,7 @@ Lines: TypeAlias = "Mapping[str, tuple[str, Where | None]]"
 
 _PROVIDERS = {"cpu": ["CPUExecutionProvider"], "cuda": ["CUDAExecutionProvider", "CPUExecutionProvider"]}
 # How onnxruntime names the node that failed, in the messages of its graph, session and executor code.
-_NODE = re.compile(r"(?:Name:'|node with name '|Node \(|Node:|node_name: ?|name: ?'?)([^')\n]+)")
+_NODE = re.compile(r"(?:Name:'|node with name '|In Node, \(\"|Node \(|Node:|node_name: ?|name: ?'?)([^')\"\n]+)")
 
 
 class Session:
@@ -73,7 +74,7 @@ class Session:
         except Exception as error:
             if not _of_runtime(error):
                 raise
-            raise traced(error, self._lines, "run") from error
+            raise traced(error, self._lines or told_lines(self.raw), "run") from error
 
 
 def run_bound(
@@ -104,7 +105,13 @@ def run_bound(
     except Exception as error:
         if not _of_runtime(error):
             raise
-        raise traced(error, lines or {}, "run") from error
+        raise traced(error, lines or told_lines(session), "run") from error
+
+
+def told_lines(session: InferenceSession) -> Lines:
+    """Return by node name the lines that a session's file tells; the operators are not known."""
+    told = FileLines(session.get_modelmeta().custom_metadata_map).told()
+    return {name: ("", at) for name, at in told.items()}
 
 
 def open_session(
@@ -157,7 +164,7 @@ def open_session(
             raise
         if path is not None:
             _explain_weights(path, error)
-        raise traced(error, lines or {}, "open") from error
+        raise traced(error, lines or _lines_of_file(source), "open") from error
 
 
 def session_of(outputs: Outputs, provider: str = "cpu", threads: int | None = None) -> Session:
@@ -211,7 +218,9 @@ def traced(error: Exception, lines: Lines, during: str) -> ExportError:
         if bases:
             name = max(bases, key=len)
             op, at = lines[name]
-            return ExportError(f"onnxruntime failed: {text}", op=op, operands={"node": name}, at=at, node=name)
+            return ExportError(
+                f"onnxruntime failed: {text}", op=op or during, operands={"node": name}, at=at, node=name
+            )
     return ExportError(f"onnxruntime failed: {text}", op=during)
 
 
@@ -256,6 +265,14 @@ def _providers(runtime: Any, provider: str) -> list[str]:
 def _of_runtime(error: Exception) -> bool:
     """Return whether onnxruntime raised it: its own classes, or a RuntimeError of its bindings."""
     return type(error).__module__.startswith("onnxruntime") or type(error) in (RuntimeError, ValueError)
+
+
+def _lines_of_file(source: str | bytes) -> Lines:
+    from lazygraph.export.loading import parsed
+
+    content = Path(source).read_bytes() if isinstance(source, str) else source
+    model = parsed(content, "the model")
+    return FileLines.of_model(model).by_name(model.graph)
 
 
 def _explain_weights(path: Path, error: Exception) -> None:

@@ -29,6 +29,7 @@ def save_all(
     target: str | None = "cpu",
     opset: int | None = None,
     metadata: Mapping[str, str] | None = None,
+    source_lines: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, ModelProto]:
     """Write several models into a folder, with one weights file for all; return the models as their files have them.
@@ -42,6 +43,7 @@ def save_all(
         target: As for ``lazygraph.save``.
         opset: As for ``lazygraph.save``.
         metadata: Texts kept with every model.
+        source_lines: As for ``lazygraph.save``.
         progress: Called with a weight's name, bytes done and bytes in all, after each weight.
 
     Raises:
@@ -61,7 +63,10 @@ def save_all(
             raise OperandError(f"{name!r} is a folder in {place}", op="save_all", expected="the name of a file")
 
     programs = {name: collect(outputs) for name, outputs in models.items()}
-    protos = {name: checked_model(program, target, opset, None, metadata) for name, program in programs.items()}
+    protos = {
+        name: checked_model(program, target, opset, None, metadata, source_lines=source_lines)
+        for name, program in programs.items()
+    }
     before = {entry for name in models for entry in locations(place / name) if files.is_weights_name(SHARED, entry)}
     with contextlib.ExitStack() as drafts:
         data = drafts.enter_context(files.draft(place / f"{SHARED}.data"))

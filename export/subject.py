@@ -20,6 +20,7 @@ from lazygraph.export.loading import content_of, parsed
 from lazygraph.export.program import Outputs, collect
 from lazygraph.export.saving import checked_model, with_weights
 from lazygraph.export.session import Lines, Session, open_session
+from lazygraph.export.source_lines import FileLines
 from lazygraph.where import Where
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Subject:
     Attributes:
         model: The model; external weights are not loaded.
         path: Its file, None where it was built in memory.
-        lines: By node name, the operator and the user's line, where tensors were given.
+        lines: By node name, the operator and the user's line, where tensors were given or the file tells them.
         tensors: The inputs by name, where tensors were given: they know bounds of sizes that a file does not.
     """
 
@@ -140,7 +141,7 @@ class Subject:
         if place is None:
             return "", value, None
         node = self.model.graph.node[place]
-        _, at = self.lines.get(node.name, (node.op_type, None))
+        _, at = self.lines.get(node.name or value, (node.op_type, None))
         return str(node.op_type), node.name or value, at
 
 
@@ -158,11 +159,12 @@ def subject_of(given: Given, target: str | None = None, opset: int | None = None
     from onnx import ModelProto
 
     if isinstance(given, ModelProto):
-        return Subject(given)
+        return Subject(given, lines=FileLines.of_model(given).by_name(given.graph))
     if isinstance(given, (str, os.PathLike)):
         path = Path(given)
         path = path / "model.onnx" if path.is_dir() else path
-        return Subject(parsed(content_of(path), str(path)), path)
+        model = parsed(content_of(path), str(path))
+        return Subject(model, path, FileLines.of_model(model).by_name(model.graph))
     program = collect(given)
     return Subject(with_weights(program, checked_model(program, target, opset)), None, program.lines(), program.inputs)
 

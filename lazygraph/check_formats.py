@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lazygraph.version import VERSION
 
 if TYPE_CHECKING:
-    from lazygraph.export.checking import Report
+    from lazygraph.export.checking import Finding, Report
 
 Unread = Sequence[tuple[str, str]]
 
@@ -23,7 +23,14 @@ def as_json(reports: Sequence[Report], unread: Unread) -> str:
             "file": report.source,
             "nodes": report.nodes,
             "findings": [
-                {"rule": f.rule, "severity": f.severity, "node": f.node, "message": f.message} for f in report.findings
+                {
+                    "rule": f.rule,
+                    "severity": f.severity,
+                    "node": f.node,
+                    "message": f.message,
+                    "line": "" if f.at is None else str(f.at),
+                }
+                for f in report.findings
             ],
         }
         for report in reports
@@ -35,13 +42,32 @@ def as_github(reports: Sequence[Report], unread: Unread) -> str:
     """Return workflow commands, which GitHub shows beside the file."""
     kinds = {"error": "error", "warning": "warning", "note": "notice"}
     lines = [
-        f"::{kinds[f.severity]} file={_property(_relative(report.source))},title={_property(f.rule)}::"
-        + _data(f"{f.node}: {f.message}" if f.node else f.message)
+        f"::{kinds[f.severity]} {_place(report, f)},title={_property(f.rule)}::"
+        + _data(_said(f) if _source(f) is None else f"{report.source}: {_said(f)}")
         for report in reports
         for f in report.findings
     ]
     lines += [f"::error file={_property(_relative(file))},title=unreadable::{_data(why)}" for file, why in unread]
     return "\n".join(lines)
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.node}: {finding.message}" if finding.node else finding.message
+
+
+def _source(finding: Finding) -> tuple[str, int] | None:
+    """Return the file and the line that made a finding's node, where that file is there to be shown."""
+    if finding.at is None or not os.path.isfile(finding.at.file):
+        return None
+    file = _relative(finding.at.file)
+    return None if PurePath(file).is_absolute() else (file, finding.at.line)
+
+
+def _place(report: Report, finding: Finding) -> str:
+    source = _source(finding)
+    if source is None:
+        return f"file={_property(_relative(report.source))}"
+    return f"file={_property(source[0])},line={source[1]}"
 
 
 def _data(text: str) -> str:
@@ -69,22 +95,33 @@ def as_sarif(reports: Sequence[Report], unread: Unread) -> str:
     names = list(RULES)
     results: list[dict[str, Any]] = []
     for report in reports:
-        place = {"physicalLocation": {"artifactLocation": {"uri": quote(_relative(report.source))}}}
+        model = {"physicalLocation": {"artifactLocation": {"uri": quote(_relative(report.source))}}}
         for finding in report.findings:
-            location: dict[str, Any] = dict(place)
+            location: dict[str, Any] = dict(model)
+            source = _source(finding)
+            if source is not None:
+                file, line = source
+                place = {"artifactLocation": {"uri": quote(file)}, "region": {"startLine": line}}
+                location["physicalLocation"] = place
             if finding.node:
                 location["logicalLocations"] = [{"name": finding.node, "kind": "element"}]
-            results.append(
-                {
-                    "ruleId": finding.rule,
-                    "ruleIndex": names.index(finding.rule),
-                    "level": finding.severity,
-                    "message": {"text": f"{finding.node}: {finding.message}" if finding.node else finding.message},
-                    "locations": [location],
-                }
-            )
+            result = {
+                "ruleId": finding.rule,
+                "ruleIndex": names.index(finding.rule),
+                "level": finding.severity,
+                "message": {"text": _said(finding)},
+                "locations": [location],
+            }
+            results.append(result if source is None else {**result, "relatedLocations": [model]})
     rules = [
-        {"id": name, "shortDescription": {"text": rule.text}, "defaultConfiguration": {"level": rule.severity}}
+        {
+            "id": name,
+            "name": "".join(part.capitalize() for part in name.split("-")),
+            "shortDescription": {"text": rule.text},
+            "fullDescription": {"text": rule.text},
+            "help": {"text": f"{rule.text} `lazygraph check --ignore {name}` leaves this rule out."},
+            "defaultConfiguration": {"level": rule.severity},
+        }
         for name, rule in RULES.items()
     ]
     notices = [{"level": "error", "message": {"text": f"{file}: {why}"}} for file, why in unread]

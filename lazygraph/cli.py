@@ -105,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY",
         help="a config key that changes nothing (repeatable)",
     )
+    export.add_argument(
+        "--source-lines", action="store_true", help="also write which line of which file made each call"
+    )
     export.add_argument("--quiet", action="store_true", help="print nothing but errors")
     export.set_defaults(command=_export)
 

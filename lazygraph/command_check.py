@@ -125,6 +125,7 @@ def _print(reports: list[Report], fail_on: str) -> None:
         for finding in report.findings:
             line = Text("  ").append(f"{finding.severity:<8}", _STYLE[finding.severity]).append(finding.rule, "cyan")
             line.append(f"  {finding.node}: " if finding.node else "  ").append(finding.message)
+            line.append(f"  {finding.at}" if finding.at else "", "dim")
             console.print(line)
 
 

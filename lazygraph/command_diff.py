@@ -86,7 +86,8 @@ def _print(changes: list[Change], most: int | None) -> None:
         console.print(Text(f"{what}: {len(group)}", "bold"))
         for change in group[:most]:
             line = Text("  ").append(f"{_SIGN[change.how]} ", _STYLE[change.how]).append(change.name)
-            console.print(line.append(f"  {change.text}", "default"))
+            line.append(f"  {change.text}", "default").append(f"  {change.line}" if change.line else "", "dim")
+            console.print(line)
         if most is not None and len(group) > most:
             console.print(Text(f"  and {len(group) - most} more (--all)", "dim"))
 

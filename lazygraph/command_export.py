@@ -36,6 +36,7 @@ def export(options: argparse.Namespace) -> int:
             batch=options.batch,
             cache_dtype=options.cache_dtype,
             ignore_keys=options.ignore_key,
+            source_lines=options.source_lines,
             warn=notes.append,
             progress=bars.update,
         )

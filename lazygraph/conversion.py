@@ -47,6 +47,7 @@ def convert(
     batch: bool = False,
     cache_dtype: Literal["fp32", "fp16", "bf16", "int8", "fp8"] | None = None,
     ignore_keys: Collection[str] = (),
+    source_lines: bool = False,
     warn: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -70,6 +71,7 @@ def convert(
         cache_dtype: What rows of the cache are kept in; ``int8`` and ``fp8`` with a scale per row. As ``store`` when
             left out.
         ignore_keys: Config keys that the caller vouches for.
+        source_lines: Also write which line of which file made each call (see ``lazygraph.save``).
         warn: Called with what the user should know.
         progress: Called with what is going on, bytes done, and bytes in all.
 
@@ -114,7 +116,7 @@ def convert(
         ) as scratch:
             staged = Path(scratch) / "export"
             staged.mkdir()
-            manifest = _write(checkpoint, graph, options, config.model_type, provider, staged, progress)
+            manifest = _write(checkpoint, graph, options, config.model_type, provider, staged, source_lines, progress)
             _swap(staged, target, Path(scratch) / "old")
     except OSError as error:
         raise ExportError(
@@ -212,6 +214,7 @@ def _write(
     model_type: str,
     provider: str,
     folder: Path,
+    source_lines: bool,
     progress: Progress | None,
 ) -> Manifest:
     manifest = save_decoder(
@@ -225,6 +228,7 @@ def _write(
         compute=options.precision.compute,
         external=True,
         target=provider,
+        source_lines=source_lines,
         progress=progress,
     )
     if checkpoint.tokenizer is not None:

@@ -29,6 +29,7 @@ class Kept:
         doc: Its text for people.
         metadata: Further texts by key.
         opset: The version of its domain that it is written for, where that is not the graph's.
+        at: The line that made it, where the file tells it.
     """
 
     name: str = ""
@@ -36,6 +37,7 @@ class Kept:
     doc: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     opset: int | None = None
+    at: Where | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ class Rebuild:
             before.doc,
             before.metadata,
             None if version == here else version,
+            before.at,
         )
 
     def _moved(self, node: Node) -> bool:

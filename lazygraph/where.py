@@ -15,7 +15,7 @@ class Where(NamedTuple):
     line: int
 
     def __str__(self) -> str:
-        return f"{_short(self.file)}:{self.line}"
+        return f"{shown_file(self.file)}:{self.line}"
 
 
 def user_line(above: int = 1) -> Where | None:
@@ -63,9 +63,19 @@ _places: dict[int, tuple[CodeType, dict[int, Where]]] = {}
 _MOST = 10_000
 
 
-def _short(file: str) -> str:
+def shown_file(file: str) -> str:
+    """Return how people call a file: below the current folder if it lies there; a notebook's cell by its number."""
     if file.startswith("<"):
         return file
+    notebook = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook is not None else None
+    if shell is not None:
+        try:
+            cell = shell.compile.format_code_name(file)
+        except AttributeError:  # an older IPython
+            cell = None
+        if cell is not None:
+            return " ".join(cell)
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive on Windows

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from lazygraph.where import Where
+
 # error: a runtime or onnx refuses it, or the numbers are wrong. warning: some runtime refuses it, or it is not what
 # the file says. note: nothing is wrong, and somebody may want to know.
 Severity: TypeAlias = Literal["error", "warning", "note"]
@@ -78,11 +80,13 @@ class Finding:
         rule: The rule's name.
         message: What was found, in one sentence.
         node: The node it is about, or a value, a weight or a file; empty for the whole model.
+        at: The line that made the node, where the file tells it.
     """
 
     rule: str
     message: str
     node: str = ""
+    at: Where | None = None
 
     @property
     def severity(self) -> Severity:

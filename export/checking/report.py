@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from lazygraph.export.checking import memory, shapes, structure, weightfiles
 from lazygraph.export.checking.finding import SEVERITIES, Finding, Severity
 from lazygraph.export.collector import collector_paused
 from lazygraph.export.loading import content_of, parsed
+from lazygraph.export.source_lines import FileLines
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -106,7 +107,7 @@ def check_model(
             found += said
             if loaded is not None and target is not None:
                 found += shapes.by_provider(loaded, target)
-    return Report(str(path or "a model in memory"), _sorted(found), len(model.graph.node))
+    return Report(str(path or "a model in memory"), _sorted(_located(found, model)), len(model.graph.node))
 
 
 # What keeps lazygraph from reading a model: it would only say the same again.
@@ -116,6 +117,14 @@ _HOPELESS = frozenset(
         *("name-twice", "name-initializer-twice", "opset-twice", "opset-unknown", "call-signature", "operator-unknown"),
     )
 )
+
+
+def _located(found: list[Finding], model: ModelProto) -> list[Finding]:
+    """Return the findings with the lines that the file tells of their nodes."""
+    if not any(finding.node for finding in found):
+        return found
+    lines = FileLines.of_model(model).by_name(model.graph)
+    return [replace(f, at=lines[f.node][1]) if f.node in lines else f for f in found]
 
 
 def _sorted(found: list[Finding]) -> tuple[Finding, ...]:

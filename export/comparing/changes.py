@@ -17,6 +17,7 @@ from lazygraph.export.collector import collector_paused
 from lazygraph.export.comparing.matching import Matching, Side
 from lazygraph.export.comparing.numbers import Weights, difference
 from lazygraph.export.loading import content_of, parsed
+from lazygraph.export.source_lines import KEY, FileLines
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, ModelProto, NodeProto, TypeProto
@@ -31,12 +32,14 @@ class Change:
         how: ``added``, ``removed`` or ``changed``.
         name: The node, value, weight, domain or key it is about.
         text: What it was and what it is.
+        line: The line that made a node, of the model that still has it, where the file tells it.
     """
 
     what: str
     how: str
     name: str
     text: str
+    line: str = ""
 
 
 def compare_files(before: str | Path, after: str | Path, rtol: float = 0.0, atol: float = 0.0) -> list[Change]:
@@ -95,6 +98,7 @@ class _Comparison:
     ) -> None:
         self.before, self.after, self.rtol, self.atol = before, after, rtol, atol
         self.weights = Weights(before, paths[0]), Weights(after, paths[1])
+        self.lines = FileLines.of_model(before), FileLines.of_model(after)
         sides = Side(before.graph), Side(after.graph)
         self.matching = Matching(*sides, self._same_names())
 
@@ -130,7 +134,10 @@ class _Comparison:
             for model in (self.before, self.after)
         ]
         yield from _tables("opset", opsets[0], opsets[1])
-        texts = [{entry.key: entry.value for entry in model.metadata_props} for model in (self.before, self.after)]
+        texts = [  # that a line moved is no change of the model
+            {entry.key: entry.value for entry in model.metadata_props if entry.key != KEY}
+            for model in (self.before, self.after)
+        ]
         yield from _tables("metadata", texts[0], texts[1])
 
     def _interface(self) -> Iterator[Change]:
@@ -147,7 +154,7 @@ class _Comparison:
             old = pairs.get(new)
             if old is None:
                 if not _is_weight(node):
-                    yield Change("node", "added", _name(node), _call(node))
+                    yield Change("node", "added", _name(node), _call(node), _line(self.lines[1], node))
                 continue
             said = [*_attribute_changes(before.nodes[old], node)]
             if before.attributes[old] != after.attributes[new] and not said:
@@ -162,11 +169,12 @@ class _Comparison:
             if len(before.outputs[old]) != len(after.outputs[new]):
                 said.append(f"{len(before.outputs[old])} results -> {len(after.outputs[new])}")
             if said and not _is_weight(node):
-                yield Change("node", "changed", _name(node), f"{node.op_type}: " + "; ".join(said))
+                text = f"{node.op_type}: " + "; ".join(said)
+                yield Change("node", "changed", _name(node), text, _line(self.lines[1], node))
         kept = set(pairs.values())
         for old, node in enumerate(before.nodes):
             if old not in kept and not _is_weight(node):
-                yield Change("node", "removed", _name(node), _call(node))
+                yield Change("node", "removed", _name(node), _call(node), _line(self.lines[0], node))
         ends = self.matching.values
         for ours in self.after.graph.output:
             there = {value.name for value in self.before.graph.output}
@@ -281,6 +289,11 @@ def _is_weight(node: NodeProto) -> bool:
 
 def _name(node: NodeProto) -> str:
     return node.name or next((name for name in node.output if name), "")
+
+
+def _line(lines: FileLines, node: NodeProto) -> str:
+    at = lines.of(node)
+    return "" if at is None else str(at)
 
 
 def _call(node: NodeProto) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -101,6 +104,138 @@ def test_sarif_is_of_version_2_1_0_and_refers_to_its_rules(lazygraph: Run, bad: 
         assert place["physicalLocation"]["artifactLocation"]["uri"] == "bad.onnx"
     assert run["invocations"][0]["executionSuccessful"] is False
     assert "gone.onnx" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+
+
+# By object of a SARIF 2.1.0 log, the properties that must be there, and all that may be, with their kinds.
+# Spec: SARIF 2.1.0, sections 3.13 to 3.58; GitHub asks for fullDescription and help of every rule besides.
+SARIF: dict[str, tuple[set[str], dict[str, str]]] = {
+    "log": ({"version", "runs"}, {"$schema": "uri", "version": "text", "runs": "[run]"}),
+    "run": ({"tool"}, {"tool": "tool", "invocations": "[invocation]", "results": "[result]"}),
+    "tool": ({"driver"}, {"driver": "component"}),
+    "component": ({"name", "version", "rules"}, {"name": "text", "version": "text", "rules": "[rule]"}),
+    "rule": (
+        {"id", "name", "shortDescription", "fullDescription", "help"},
+        {
+            "id": "text",
+            "name": "name",
+            "shortDescription": "message",
+            "fullDescription": "message",
+            "help": "message",
+            "defaultConfiguration": "configuration",
+        },
+    ),
+    "configuration": (set(), {"level": "level"}),
+    "message": ({"text"}, {"text": "text"}),
+    "invocation": (
+        {"executionSuccessful"},
+        {"executionSuccessful": "bool", "toolExecutionNotifications": "[notification]"},
+    ),
+    "notification": ({"message"}, {"message": "message", "level": "level"}),
+    "result": (
+        {"message", "ruleId", "locations"},
+        {
+            "message": "message",
+            "ruleId": "text",
+            "ruleIndex": "index",
+            "level": "level",
+            "locations": "[location]",
+            "relatedLocations": "[location]",
+        },
+    ),
+    "location": ({"physicalLocation"}, {"physicalLocation": "physical", "logicalLocations": "[logical]"}),
+    "physical": ({"artifactLocation"}, {"artifactLocation": "artifact", "region": "region"}),
+    "logical": ({"name"}, {"name": "text", "kind": "text"}),
+    "artifact": ({"uri"}, {"uri": "relative uri"}),
+    "region": ({"startLine"}, {"startLine": "line"}),
+}
+LEAVES: dict[str, Callable[[object], bool]] = {
+    "text": lambda found: isinstance(found, str) and bool(found),
+    "name": lambda found: isinstance(found, str) and re.fullmatch("([A-Z][a-z0-9]*)+", found) is not None,
+    "uri": lambda found: isinstance(found, str) and found.startswith("https://"),
+    "relative uri": lambda found: isinstance(found, str) and re.fullmatch(r"[\w./%~-]+", found, re.ASCII) is not None,
+    "bool": lambda found: isinstance(found, bool),
+    "index": lambda found: type(found) is int and found >= 0,
+    "line": lambda found: type(found) is int and found >= 1,
+    "level": lambda found: found in ("none", "note", "warning", "error"),
+}
+
+
+def against_sarif(kind: str, found: Any, place: str = "log") -> None:
+    """Hold a part of a log against what its object may and must have."""
+    if kind.startswith("["):
+        assert isinstance(found, list), place
+        for i, item in enumerate(found):
+            against_sarif(kind[1:-1], item, f"{place}[{i}]")
+    elif kind in SARIF:
+        must, may = SARIF[kind]
+        assert must <= set(found) <= set(may), place
+        for name, inner in found.items():
+            against_sarif(may[name], inner, f"{place}.{name}")
+    else:
+        assert LEAVES[kind](found), f"{place}: {found!r} is no {kind}"
+
+
+def test_sarif_has_what_the_standard_and_github_ask_for(
+    lazygraph: Run, bad: Path, traced: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a folder, ü").mkdir()
+    shutil.copy(bad, tmp_path / "a folder, ü" / "bad one.onnx")
+    done = lazygraph("check", bad.name, traced.name, "a folder, ü", "gone.onnx", "--format", "sarif")
+    log = json.loads(done.stdout)
+    against_sarif("log", log)
+    assert len({rule["name"] for rule in log["runs"][0]["tool"]["driver"]["rules"]}) == len(RULES)
+    with pytest.raises(AssertionError, match=r"log\.runs\[0\]"):  # the test itself can fail
+        against_sarif("log", {**log, "runs": [{**log["runs"][0], "surprise": 1}]})
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    """A model with a finding whose line is in a file that is there, and one in a file that is not."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "make it.py").write_text("# a program\n" * 9)
+    x = lg.input("x", lg.float32, ["n"])
+    model = lg.to_onnx({"y": lg.exp(x), "a": x + 1.0, "b": x * 2.0})
+    del model.graph.output[1:]
+    lines = {"tools/make it.py": {"": {"add_1": 7}}, "elsewhere.py": {"": {"mul_2": 3}}}
+    model.metadata_props.add(key="lazygraph.source_lines", value=json.dumps(lines))
+    names = {node.op_type: node for node in model.graph.node}
+    names["Add"].name, names["Mul"].name = "add_1", "mul_2"
+    onnx.save(model, tmp_path / "traced.onnx")
+    return tmp_path / "traced.onnx"
+
+
+def test_findings_stand_at_the_users_line_where_that_file_is_there(lazygraph: Run, traced: Path) -> None:
+    first, second = lazygraph("check", traced.name, "--format", "github").stdout.splitlines()
+    assert first == (
+        "::notice file=tools/make it.py,line=7,title=node-unused::traced.onnx: add_1: nothing reads what Add makes"
+    )
+    assert second == "::notice file=traced.onnx,title=node-unused::mul_2: nothing reads what Mul makes"
+
+    log = json.loads(lazygraph("check", traced.name, "--format", "sarif").stdout)
+    here, there = log["runs"][0]["results"]
+    (place,) = here["locations"]
+    assert place["physicalLocation"] == {
+        "artifactLocation": {"uri": "tools/make%20it.py"},
+        "region": {"startLine": 7},
+    }
+    assert place["logicalLocations"] == [{"name": "add_1", "kind": "element"}]
+    assert here["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "traced.onnx"
+    assert there["locations"][0]["physicalLocation"] == {"artifactLocation": {"uri": "traced.onnx"}}
+
+    told = json.loads(lazygraph("check", traced.name, "--json").stdout)
+    assert [finding["line"] for finding in told["files"][0]["findings"]] == ["tools/make it.py:7", "elsewhere.py:3"]
+    assert "tools/make it.py:7" in lazygraph("check", traced.name).stdout
+
+
+def test_diff_names_the_line_of_a_new_node(lazygraph: Run, traced: Path, good: Path) -> None:
+    done = lazygraph("diff", good.name, traced.name)
+    assert done.returncode == 1
+    assert "+ add_1  Add(x, " in done.stdout
+    assert "tools/make it.py:7" in done.stdout
+    changes = json.loads(lazygraph("diff", good.name, traced.name, "--json").stdout)["changes"]
+    assert {change["name"]: change["line"] for change in changes if change["name"] == "mul_2"} == {
+        "mul_2": "elsewhere.py:3"
+    }
 
 
 def test_diff_exits_0_1_and_2(lazygraph: Run, good: Path, tmp_path: Path) -> None:
