@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from lazygraph.export.waiting import Waiting, is_op
+
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
@@ -37,8 +39,8 @@ def shared_memory_faults(model: ModelProto, pairs: Mapping[str, str]) -> dict[st
 
     A pair may share memory where its output is a ScatterND or ScatterElements into its input, and every other reader
     of the input's elements (of a reshaped view of it too) is a true ancestor of that write, through the index or the
-    updates: the write cannot begin before they are done. A dependency through a mere shape is none, because runtimes
-    fold known shapes.
+    updates: the write cannot begin before they are done. A dependency through a mere shape, type or setting is none,
+    nor one through an If whose condition may be known when the file is loaded (:mod:`lazygraph.export.waiting`).
 
     Args:
         model: The model; its weights need not be loaded.
@@ -66,11 +68,9 @@ class _Reading:
         self.outputs = {output.name for output in graph.output}
         self.makers: dict[str, int] = {}
         self.readers: dict[str, list[int]] = defaultdict(list)  # once per place that reads, so perhaps repeatedly
-        self.read: list[tuple[str, ...]] = []
+        self._waiting = Waiting(graph)
         for place, node in enumerate(self.nodes):
-            names = tuple(_names_read(node))
-            self.read.append(names)
-            for name in names:
+            for name in _names_read(node):
                 self.readers[name].append(place)
             for name in node.output:
                 self.makers[name] = place
@@ -83,7 +83,8 @@ class _Reading:
             place = waiting.pop()
             if place not in found:
                 found.add(place)
-                waiting += [self.makers[name] for name in self.read[place] if name in self.makers]
+                needed = self._waiting.names(self.nodes[place])
+                waiting += [self.makers[name] for name in needed if name in self.makers]
         return found
 
     def views(self, source: str) -> list[str]:
@@ -93,7 +94,7 @@ class _Reading:
             for place in self.readers[name]:
                 node = self.nodes[place]
                 joins = node.op_type == "Concat" and len(node.input) > 1  # that copies
-                if (_is(node, _VIEWS) and not joins) or node.domain not in ("", "ai.onnx"):
+                if (is_op(node, _VIEWS) and not joins) or node.domain not in ("", "ai.onnx"):
                     found += [output for output in node.output if output and output not in found]
         return found
 
@@ -104,7 +105,7 @@ def _fault(graph: _Reading, source: str, target: str) -> str:
     write = graph.nodes[place] if place is not None else None
     if target not in graph.outputs:
         return f"{target} is not an output of the graph"
-    if place is None or write is None or not _is(write, (*_WRITES, "Identity")) or not write.input:
+    if place is None or write is None or not is_op(write, (*_WRITES, "Identity")) or not write.input:
         return f"{target} is made by {write.op_type if write else 'nothing'}, which does not write in place"
     if write.input[0] != source:
         return f"{target} is not a write into {source} itself"
@@ -135,14 +136,9 @@ def _fault(graph: _Reading, source: str, target: str) -> str:
     return ""
 
 
-def _is(node: NodeProto, op_types: Collection[str]) -> bool:
-    """Return whether the node is one of ai.onnx's operators of these names; another domain's may do anything."""
-    return node.domain in ("", "ai.onnx") and node.op_type in op_types
-
-
 def _names_read(node: NodeProto) -> Iterator[str]:
     """Yield every name whose elements a node reads, in nested graphs too: they capture the outer graph's values."""
-    if not _is(node, _SHAPE_ONLY):
+    if not is_op(node, _SHAPE_ONLY):
         yield from node.input
     for attribute in node.attribute:
         for nested in (attribute.g, *attribute.graphs):
