@@ -58,14 +58,6 @@ def cases() -> list[Any]:
     return found
 
 
-def opened(folder: Path) -> lg.Decoder:
-    """Return a decoder whose slots that are filled once are filled."""
-    decoder = lg.Decoder.open(folder, threads=1)
-    if rows := {s.source: family.given(s.dtype) for s in decoder.manifest.memory if s.kind == "once"}:
-        decoder.fill(rows)
-    return decoder
-
-
 def close(got: Array, wanted: Array, types: str) -> None:
     # float16 rounds weights and products: a thousandth of what is some tens here.
     np.testing.assert_allclose(got, wanted, rtol=0, atol=3e-2 if types == "float16" else 3e-5)
@@ -98,7 +90,7 @@ def test_logits_and_rows_are_those_of_numpy_in_every_chunking(
 
 def alone(folder: Path, model: Model, types: str) -> None:
     """One text in every chunking."""
-    decoder = first = opened(folder)
+    decoder = first = family.opened(folder)
     wanted = model.logits(TOKENS)
     for chunks in CHUNKINGS.values():
         decoder = first.fork()

@@ -165,6 +165,20 @@ def export(
     return folder
 
 
+def opened(folder: Path) -> lg.Decoder:
+    """Return a decoder whose slots that are filled once are filled."""
+    decoder = lg.Decoder.open(folder, threads=1)
+    fill(decoder)
+    return decoder
+
+
+def fill(decoder: lg.Decoder, which: int = 0) -> None:
+    """Fill the slots that are filled once, where there are such, with one of several things."""
+    slots = [slot for slot in decoder.manifest.memory if slot.kind == "once"]
+    if slots:
+        decoder.fill({slot.source: given(slot.dtype, which) for slot in slots})
+
+
 def _mix(reading: Reading, q: lg.Tensor) -> Any:
     """Return attention over the slots of a way of reading; each slot's rows may come in several parts."""
 
