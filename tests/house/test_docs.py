@@ -77,7 +77,7 @@ def test_every_fence_is_one_that_the_site_renders() -> None:
         opened = re.findall(r"^```(.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert len(opened) % 2 == 0, page
         for fence in opened:
-            assert re.fullmatch(r'(python|\{\.python\})?|python title="raises \w+"', fence), (page, fence)
+            assert re.fullmatch(r'(python|\{\.python\})?|python title="(raises \w+|right)"', fence), (page, fence)
 
 
 def test_every_error_class_has_its_section_with_wrong_and_right_code() -> None:
