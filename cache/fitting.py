@@ -126,6 +126,8 @@ def rows_given(cache: object, declared: CacheLayout, graph: Graph, layer: int, g
                 expected="tensors grown from the cache's anchor",
                 layer=layer,
                 slot=slot,
+                wanted=graph,
+                got=tensor.graph,
             )
     return count
 
@@ -189,7 +191,11 @@ def check_advance(
     """
     if layers is not None and not isinstance(layers, Iterable):
         raise CacheLayerError(
-            f"layers is {layers!r}", op="advance_by", expected="a list of layers, or None for all", got=layers
+            f"layers is {layers!r}",
+            op="advance_by",
+            expected="a list of layers, or None for all",
+            wanted=range(declared.n_layers),
+            got=layers,
         )
     everyone = range(declared.n_layers)
     taking_part = everyone if layers is None else {declared.check_layer("advance_by", layer) for layer in layers}
@@ -297,6 +303,12 @@ def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any, capacities:
                 )
             if tensor.graph is not graph:
                 raise SlotGraphError(
-                    f"buffer {layer}.{slot} belongs to another graph", op="LatentCache", operands=shown, **facts
+                    f"buffer {layer}.{slot} belongs to another graph",
+                    op="LatentCache",
+                    operands=shown,
+                    expected="tensors grown from the cache's anchor",
+                    wanted=graph,
+                    got=tensor.graph,
+                    **facts,
                 )
     return given

@@ -343,7 +343,7 @@ class LatentCache(Carried):
             CacheLayerError: No such layer or slot.
         """
         layer = self.layout.check_layer("slot", layer)
-        return self._state.buffers[layer][self.layout.check_slot("slot", slot)]
+        return self._state.buffers[layer][self.layout.check_slot("slot", slot, layer)]
 
     def causal_mask(self, n: SizeLike) -> Tensor:
         """Return which rows each of ``n`` new rows may attend, ``bool (n, rows)``; True where visible.

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from lazygraph import dims, ops
 from lazygraph.cache.latent import LatentCache
-from lazygraph.cache.layers import Declared
+from lazygraph.cache.layers import Declared, Held, Layers, Place, check_position, declared_layers, whole_slots
 from lazygraph.cache.parts import Once, Window
 from lazygraph.cache.ring import Ring
 from lazygraph.cache.rotating import RotatingCache
-from lazygraph.cache.state import State
+from lazygraph.cache.state import State, check_lowering, graph_of
 from lazygraph.dims import Size
 from lazygraph.memory import Lowering, Memory
 from lazygraph.tensor import Graph, Tensor
 
 
+def fixed_layers(
+    anchor: Tensor | Graph,
+    max_seq_len: int,
+    layers: Layers,
+    position: int,
+    buffers: Sequence[Mapping[str, Tensor]] | None,
+) -> Held:
+    """Return the first value of a cache whose position is known; see ``LayeredCache``."""
+    declared, n_layers, capacity = declared_layers(max_seq_len, layers)
+    start, graph = check_position(position, capacity), graph_of(anchor)
+    shapes = {
+        at: [one.part.shape(rows_kept(one), sizes) for sizes in one.layout.trailing] for at, one in declared.items()
+    }
+    held: dict[Place, tuple[Tensor, ...]] = {}
+    if buffers is not None:
+        held = whole_slots(declared, n_layers, graph, shapes, buffers)
+    else:
+        for at, one in declared.items():
+            if not isinstance(one.part, Once):
+                held[at] = tuple(ops.zeros(list(shape), one.layout.dtype, graph) for shape in shapes[at])
+    return Held(declared, n_layers, capacity, graph, held, start, (0,) * n_layers, frozenset(), False, "buffer")
+
+
+def input_layers(anchor: Tensor | Graph, max_seq_len: int, layers: Layers, position: str, lowering: Lowering) -> Held:
+    """Return the first value of a cache whose slots and position are new inputs; see ``LayeredCache.inputs``."""
+    declared, n_layers, capacity = declared_layers(max_seq_len, layers)
+    check_lowering(lowering)
+    graph = graph_of(anchor)
+    ops.size_input(position, graph, 0, capacity)
+    length = graph.size(position)
+    held = {at: input_slots(graph, at[0], one, length, lowering) for at, one in declared.items()}
+    return Held(declared, n_layers, capacity, graph, held, length, (0,) * n_layers, frozenset(), True, lowering)
+
+
 def rows_kept(one: Declared) -> int:
     """Return the most rows that a slot of a part holds."""
     return one.part.sinks + one.part.window if isinstance(one.part, Window) else one.layout.max_seq_len
-
-
-def zero_slots(graph: Graph, one: Declared) -> tuple[Tensor, ...]:
-    """Return the slots of a part, of zeros."""
-    shapes = [one.part.shape(rows_kept(one), sizes) for sizes in one.layout.trailing]
-    return tuple(ops.zeros(list(shape), one.layout.dtype, graph) for shape in shapes)
 
 
 def input_slots(graph: Graph, layer: int, one: Declared, length: Size, lowering: Lowering) -> tuple[Tensor, ...]:
@@ -74,4 +104,4 @@ def memory_of(layer: int, name: str, sizes: tuple[int, ...], one: Declared) -> M
     )
 
 
-__all__ = ["input_slots", "memory_of", "rows_cache", "rows_kept", "zero_slots"]
+__all__ = ["fixed_layers", "input_layers", "memory_of", "rows_cache", "rows_kept"]

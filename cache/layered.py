@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
 from lazygraph import dims, ops
 from lazygraph.cache.fitting import cast_to_slots, check_room, check_step, listed, rows_given
 from lazygraph.cache.latent import LatentCache
-from lazygraph.cache.layer_rows import input_slots, memory_of, rows_cache, zero_slots
+from lazygraph.cache.layer_rows import fixed_layers, input_layers, memory_of, rows_cache
 from lazygraph.cache.layers import (
     Declared,
     Held,
     Layers,
     check_advance,
-    check_position,
-    declared_layers,
     layer_of,
     layers_chosen,
     slot_of,
     tensors_given,
 )
-from lazygraph.cache.parts import Once, Window
+from lazygraph.cache.parts import Window
 from lazygraph.cache.reading import CacheStep, Mix
-from lazygraph.cache.state import graph_of
 from lazygraph.dims import Size, SizeLike
 from lazygraph.errors import CacheLayerError, CacheStepError
 from lazygraph.memory import Kind, Lowering, Memory
@@ -43,20 +40,26 @@ class LayeredCache:
         max_seq_len: Capacity of slots of rows, in rows (tokens), at least 1.
         layers: What each layer remembers.
         position: Rows that count already.
+        buffers: Per layer, the tensors to continue from, whole, by slot name; zeros when left out. Slots that are
+            filled once may be missing: :meth:`fill` gives them later.
 
     Raises:
         CacheError: No layer, a capacity below 1, a position outside ``[0, max_seq_len]``.
-        SlotCountError: A layer without slots, with two parts of one kind, or with two slots of one name.
-        SlotShapeError: A size below 1.
+        SlotCountError: A layer without slots, with two parts of one kind, or with two slots of one name; or buffers
+            for other slots.
+        SlotShapeError: A size below 1, or a buffer of another shape.
     """
 
-    def __init__(self, anchor: Tensor | Graph, max_seq_len: int, layers: Layers, *, position: int = 0) -> None:
-        declared, n_layers, capacity = declared_layers(max_seq_len, layers)
-        start = check_position(position, capacity)
-        graph = graph_of(anchor)
-        held = {at: zero_slots(graph, one) for at, one in declared.items() if not isinstance(one.part, Once)}
-        none = (0,) * n_layers
-        self._state = Held(declared, n_layers, capacity, graph, held, start, none, frozenset(), False, "buffer")
+    def __init__(
+        self,
+        anchor: Tensor | Graph,
+        max_seq_len: int,
+        layers: Layers,
+        *,
+        position: int = 0,
+        buffers: Sequence[Mapping[str, Tensor]] | None = None,
+    ) -> None:
+        self._state = fixed_layers(anchor, max_seq_len, layers, position, buffers)
 
     @classmethod
     def inputs(
@@ -78,14 +81,11 @@ class LayeredCache:
             layers: What each layer remembers.
             position: Name of the input that holds the rows that count already.
             lowering: How slots of rows are bound.
+
+        Raises:
+            CacheError: No such lowering; else as for the constructor.
         """
-        declared, n_layers, capacity = declared_layers(max_seq_len, layers)
-        graph = graph_of(anchor)
-        ops.size_input(position, graph, 0, capacity)
-        length = graph.size(position)
-        held = {at: input_slots(graph, at[0], one, length, lowering) for at, one in declared.items()}
-        none = (0,) * n_layers
-        return cls._of(Held(declared, n_layers, capacity, graph, held, length, none, frozenset(), True, lowering))
+        return cls._of(input_layers(anchor, max_seq_len, layers, position, lowering))
 
     @classmethod
     def _of(cls, state: Held) -> Self:

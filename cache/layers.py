@@ -22,7 +22,7 @@ from lazygraph.errors import (
 )
 from lazygraph.memory import Kind, Lowering
 from lazygraph.ops.checks import meet
-from lazygraph.tensor import Graph, Tensor, describe, shape_text
+from lazygraph.tensor import Graph, Shape, Tensor, describe, shape_text
 from lazygraph.whole import whole
 
 Place: TypeAlias = tuple[int, Kind]
@@ -174,6 +174,54 @@ def layers_chosen(layers: Sequence[int] | None, n_layers: int) -> set[int]:
     return chosen
 
 
+def whole_slots(
+    declared: Mapping[Place, Declared],
+    n_layers: int,
+    graph: Graph,
+    shapes: Mapping[Place, Sequence[Shape]],
+    buffers: Any,
+) -> dict[Place, tuple[Tensor, ...]]:
+    """Return the tensors that a cache continues from, by layer and kind; slots filled once may be missing.
+
+    Args:
+        declared: What each layer declares.
+        n_layers: Layers.
+        graph: The graph of the cache.
+        shapes: The shape of each slot.
+        buffers: Per layer, tensors by slot name.
+
+    Raises:
+        SlotCountError: Not one table per layer, or one for other slots.
+        SlotShapeError: A tensor of other sizes.
+        SlotDTypeError: Another element type.
+        SlotGraphError: Another graph.
+    """
+    tables = list(buffers) if isinstance(buffers, Sequence) else []
+    if len(tables) != n_layers or not all(isinstance(table, Mapping) for table in tables):
+        raise SlotCountError(
+            f"buffers is {buffers!r}",
+            op="LayeredCache",
+            expected='per layer the tensors by slot name: [{"k": k, "v": v}, ...]',
+            wanted=n_layers,
+            got=buffers,
+        )
+    for layer, table in enumerate(tables):
+        own = {kind: one.layout.slot_names for (at, kind), one in declared.items() if at == layer}
+        names = [name for kind in own for name in own[kind]]
+        needed = [
+            name for kind in own if kind != "once" or not table.keys().isdisjoint(own[kind]) for name in own[kind]
+        ]
+        if not set(needed) <= table.keys() <= set(names):
+            _refuse_slots(layer, f"buffers for {list(table)}", f"a tensor for each of {', '.join(names)}", list(table))
+    held = {}
+    for (layer, kind), one in declared.items():
+        names_of = one.layout.slot_names
+        if names_of[0] in tables[layer]:
+            given = [tables[layer][name] for name in names_of]
+            held[layer, kind] = _fitting("LayeredCache", None, one.layout, graph, layer, given, shapes[layer, kind])
+    return held
+
+
 def slot_of(cache: object, layer: int, slot: int | str, names: Sequence[str]) -> str:
     """Return the name of a slot that is given by name or number.
 
@@ -220,8 +268,22 @@ def tensors_given(
             got=len(given),
             **facts,
         )
-    for slot, (tensor, sizes) in enumerate(zip(given, layout_.trailing, strict=True)):
-        wanted = declared.part.shape(0, sizes)
+    shapes = [declared.part.shape(0, sizes) for sizes in layout_.trailing]
+    return _fitting(op, cache, layout_, graph, layer, given, shapes)
+
+
+def _fitting(
+    op: str,
+    cache: object,
+    layout_: CacheLayout,
+    graph: Graph,
+    layer: int,
+    given: Sequence[Tensor],
+    shapes: Sequence[Shape],
+) -> tuple[Tensor, ...]:
+    """Return whole tensors, one per slot, each of its slot's shape, then type, then graph."""
+    facts: dict[str, Any] = {"op": op, "layer": layer}
+    for slot, (tensor, wanted) in enumerate(zip(given, shapes, strict=True)):
         shape = tensor.known_shape if isinstance(tensor, Tensor) else None
         if (
             shape is None
@@ -256,9 +318,11 @@ def tensors_given(
                 operands={layout_.slot_names[slot]: describe(tensor)},
                 expected="tensors grown from the cache's anchor",
                 slot=slot,
+                wanted=graph,
+                got=tensor.graph,
                 **facts,
             )
-    return given
+    return tuple(given)
 
 
 def check_advance(cache: object, layer: int, wanted: Size, pending: Size, due: bool, replaced: bool) -> None:
@@ -308,4 +372,5 @@ __all__ = [
     "layers_chosen",
     "slot_of",
     "tensors_given",
+    "whole_slots",
 ]

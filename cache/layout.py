@@ -102,8 +102,8 @@ class CacheLayout:
             )
         return number
 
-    def check_slot(self, op: str, slot: int) -> int:
-        """Return the slot.
+    def check_slot(self, op: str, slot: int, layer: int | None = None) -> int:
+        """Return the slot; ``layer`` is where it was asked for.
 
         Raises:
             CacheLayerError: It is not in ``[0, n_slots)``.
@@ -114,6 +114,7 @@ class CacheLayout:
                 f"slot {slot!r} of a cache with {self.n_slots}",
                 op=op,
                 expected=f"0 <= slot < {self.n_slots}",
+                layer=layer,
                 slot=slot,
                 wanted=range(self.n_slots),
                 got=slot,
@@ -142,7 +143,9 @@ def layout(
     if not trailing:
         raise SlotCountError("a cache without slots", op="LatentCache", expected="at least one slot", wanted=1, got=0)
 
-    names = tuple(slot_names) if slot_names is not None else tuple(f"slot{i}" for i in range(len(trailing)))
+    names: tuple[Any, ...] = (
+        tuple(slot_names) if slot_names is not None else tuple(f"slot{i}" for i in range(len(trailing)))
+    )
     if len(names) != len(trailing) or len(set(names)) != len(names):
         raise SlotCountError(
             f"{len(names)} names {list(names)} for {len(trailing)} slots",
@@ -150,6 +153,14 @@ def layout(
             expected="one name per slot, each different",
             wanted=len(trailing),
             got=len(names),
+        )
+    if wrong := [name for name in names if not isinstance(name, str) or not name]:
+        raise SlotCountError(
+            f"a slot is named {wrong[0]!r}",
+            op="LatentCache",
+            expected="names as they will stand in files: past.0.<name>",
+            wanted=str,
+            got=wrong[0],
         )
     each: list[Any] = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(trailing)
     if len(each) != len(trailing):

@@ -143,6 +143,7 @@ class QuantisedCache:
                 f"slot {slot!r} of a cache with {self.n_slots}",
                 op="slot",
                 expected=f"0 <= slot < {self.n_slots}",
+                layer=layer,
                 slot=slot,
                 wanted=range(self.n_slots),
                 got=slot,

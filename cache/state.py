@@ -62,6 +62,22 @@ def graph_of(anchor: Any) -> Graph:
     return anchor.graph
 
 
+def check_lowering(lowering: object) -> None:
+    """Require the name of a lowering.
+
+    Raises:
+        CacheError: It is none.
+    """
+    if lowering not in get_args(Lowering):
+        raise CacheError(
+            f"lowering is {lowering!r}",
+            op="inputs",
+            expected="one of " + ", ".join(get_args(Lowering)),
+            wanted=get_args(Lowering),
+            got=lowering,
+        )
+
+
 def input_state(
     anchor: Tensor | Graph, declared: CacheLayout, position: str, lowering: Lowering, ring: Ring | None = None
 ) -> State:
@@ -70,10 +86,7 @@ def input_state(
     Raises:
         CacheError: No such lowering.
     """
-    if lowering not in get_args(Lowering):
-        raise CacheError(
-            f"lowering is {lowering!r}", op="inputs", expected="one of " + ", ".join(get_args(Lowering)), got=lowering
-        )
+    check_lowering(lowering)
     graph = graph_of(anchor)
     ops.size_input(position, graph, 0, declared.max_seq_len)
     length = graph.size(position)
@@ -110,4 +123,4 @@ def zeros(graph: Graph, declared: CacheLayout, capacities: list[int]) -> Buffers
     return tuple(tuple(made[rows, *slot] for slot in slots) for rows in capacities)
 
 
-__all__ = ["State", "graph_of", "input_state", "zeros"]
+__all__ = ["State", "check_lowering", "graph_of", "input_state", "zeros"]

@@ -190,7 +190,7 @@ def size(name: str, min: int = 0, max: int | None = None) -> Dim:
     Raises:
         ShapeError: The name is no identifier, or the bounds leave nothing.
     """
-    if not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier():
         raise ShapeError(f"{name!r} cannot name a size", op="size", expected="an identifier such as 'seq'")
     if min < 0 or (max is not None and max < min):
         raise ShapeError(f"{name} cannot lie in [{min}, {max}]", op="size", expected="0 <= min <= max")

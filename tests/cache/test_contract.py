@@ -107,6 +107,8 @@ def sized(tensor: Tensor, *wanted: int | str) -> bool:
         ({"position": "past"}, lg.CacheError, "position 'past' of 8 rows"),
         ({"slot_names": ["a"]}, lg.SlotCountError, "1 names ['a'] for 2 slots"),
         ({"slot_names": ["a", "a"]}, lg.SlotCountError, "2 names ['a', 'a'] for 2 slots"),
+        ({"slot_names": ["a", 3]}, lg.SlotCountError, "a slot is named 3"),
+        ({"slot_names": ["", "b"]}, lg.SlotCountError, "a slot is named ''"),
         ({"anchor": None}, lg.OperandError, "the anchor is None"),
     ],
 )
@@ -350,6 +352,7 @@ def test_the_message_of_another_graph() -> None:
         "  expected : tensors grown from the cache's anchor\n"
         f"  at       : {caught.at}"
     )
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 0, x.graph, y.graph)
     assert (caught.layer, caught.slot) == (0, 0)
     assert isinstance(caught, lg.CacheError) and isinstance(caught, lg.GraphMismatchError)
 
@@ -642,7 +645,7 @@ def test_the_message_of_a_wrong_slot() -> None:
 
     caught = refused(lg.CacheLayerError, lambda: cache.slot(0, 2))
     assert str(caught) == f"slot: slot 2 of a cache with 2\n  expected : 0 <= slot < 2\n  at       : {caught.at}"
-    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (None, 2, range(2), 2)
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 2, range(2), 2)
     assert refused(lg.CacheLayerError, lambda: cache.slot_trailing(-1)).slot == -1
 
 
@@ -717,7 +720,7 @@ def test_given_buffers_that_do_not_fit_are_refused() -> None:
     caught = refused(SlotDTypeError, lambda: new(x, 1, 8, [[4]], buffers=[[half]]))
     assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 0, lg.float32, lg.float16)
     caught = refused(SlotGraphError, lambda: new(x, 1, 8, [[4]], buffers=[[foreign]]))
-    assert (caught.layer, caught.slot) == (0, 0)
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 0, x.graph, foreign.graph)
 
 
 def test_a_slot_of_one_number_per_row(run: Run) -> None:

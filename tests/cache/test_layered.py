@@ -346,3 +346,78 @@ def test_steps_are_kept() -> None:
     assert refused(lg.CacheLayerError, lambda: no_rows.causal_mask(1)).what == "no layer keeps rows"
     assert no_rows.replace(0, [row]).advance_by(3).current_seq_len == 3
     assert refused(lg.CacheOverflowError, lambda: no_rows.replace(0, [row]).advance_by(4)).wanted == 3
+
+
+# ---- continuing from given tensors ----
+
+
+def test_a_text_continues_from_the_tensors_of_another_cache(tmp_path: Path) -> None:
+    """Cut anywhere: a second cache that is given what the first holds says what one cache would have said."""
+    x = lg.input("x", "float32", [9, WIDTH])
+    row = {"k": [WIDTH]}
+    declared: list[Any] = [
+        [lg.Rows(row), lg.Once({"e": [WIDTH]}, rows=2)],
+        lg.Window(row, 3, sinks=1),
+        lg.State({"s": [WIDTH]}),
+    ]
+
+    def read(cache: lg.LayeredCache, rows: Tensor) -> lg.LayeredCache:
+        cache = cache.append(0, [rows]).append(1, [rows]).replace(2, [cache.slot(2, "s") + lg.reduce_sum(rows, 0)])
+        return cache.advance_by(rows.shape[0])
+
+    def held(cache: lg.LayeredCache) -> list[dict[str, Tensor]]:
+        return [{name: cache.slot_buffer_full(at, name) for name in cache.slot_names(at)} for at in range(3)]
+
+    first = read(lg.LayeredCache(x, 12, declared).fill(0, [x[:2]]), x[:5])
+    again = lg.LayeredCache(x, 12, declared, position=5, buffers=held(first))
+    assert again.current_seq_len == 5
+    whole, pieces = (
+        {f"rows.{at}.{slot}": table[slot] for at, table in enumerate(held(read(cache, x[5:]))) for slot in table}
+        for cache in (first, again)
+    )
+    given = np.random.default_rng(3).normal(size=(9, WIDTH)).astype(np.float32)
+    wanted, got = (lg.realize(outputs, {"x": given}) for outputs in (whole, pieces))
+    for name in wanted:
+        np.testing.assert_array_equal(got[name], wanted[name])
+    np.testing.assert_array_equal(got["rows.0.k"][:9], given)
+    np.testing.assert_array_equal(got["rows.1.k"], given[[0, 7, 8, 6]])
+    np.testing.assert_array_equal(got["rows.0.e"], given[:2])
+
+    unfilled = [{name: table[name] for name in table if name != "e"} for table in held(first)]
+    later = lg.LayeredCache(x, 12, declared, position=5, buffers=unfilled)
+    assert later.fill(0, [x[2:4]]).slot(0, "e").shape == (2, WIDTH)
+
+
+def test_tensors_to_continue_from_that_do_not_fit_are_refused() -> None:
+    x = lg.input("x", "float32", [8, 4])
+    declared: list[Any] = [lg.Rows({"k": [4], "v": [4]}), lg.Window({"k": [4]}, 3)]
+    short, half = lg.input("s", "float32", [7, 4], anchor=x), lg.input("h", "float16", [8, 4], anchor=x)
+    other = lg.input("o", "float32", [8, 4])
+    ring = lg.input("r", "float32", [3, 4], anchor=x)
+    new: Callable[..., Any] = partial(lg.LayeredCache, x, 8, declared)
+    assert new(buffers=[{"k": x, "v": x}, {"k": ring}]).slot_buffer_full(1, "k") is ring
+    for wrong in (5, [], [{"k": x, "v": x}], [[x, x], [ring]]):
+        assert refused(lg.SlotCountError, partial(new, buffers=wrong)).got == wrong
+    for table in ({"k": x}, {"k": x, "v": x, "w": x}, {}):
+        caught = refused(lg.SlotCountError, partial(new, buffers=[table, {"k": ring}]))
+        assert (caught.layer, caught.got) == (0, list(table))
+    caught = refused(lg.SlotShapeError, partial(new, buffers=[{"k": x, "v": short}, {"k": ring}]))
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 1, (8, 4), (7, 4))
+    caught = refused(lg.SlotShapeError, partial(new, buffers=[{"k": x, "v": x}, {"k": x}]))
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (1, 0, (3, 4), (8, 4))
+    caught = refused(lg.SlotDTypeError, partial(new, buffers=[{"k": x, "v": half}, {"k": ring}]))
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 1, lg.float32, lg.float16)
+    caught = refused(lg.SlotGraphError, partial(new, buffers=[{"k": x, "v": other}, {"k": ring}]))
+    assert (caught.layer, caught.slot, caught.wanted, caught.got) == (0, 1, x.graph, other.graph)
+
+
+def test_a_lowering_that_there_is_not_is_refused_before_an_input_is_made() -> None:
+    x = lg.input("x", "float32", ["n", 4])
+    wrong: Any = "paged"
+    caught = refused(lg.CacheError, lambda: lg.LayeredCache.inputs(x, 8, [lg.Rows({"k": [4]})], lowering=wrong))
+    assert (caught.what, caught.wanted, caught.got) == (
+        "lowering is 'paged'",
+        ("buffer", "view", "concat"),
+        "paged",
+    )
+    assert lg.LayeredCache.inputs(x, 8, [lg.Rows({"k": [4]})]).lowering == "buffer"

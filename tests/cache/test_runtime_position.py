@@ -109,3 +109,15 @@ def test_a_known_overflow_is_refused_even_at_run_time_positions() -> None:
     with pytest.raises(lg.CacheOverflowError) as caught:
         cache.append(0, [rows])
     assert caught.value.layer == 0 and caught.value.wanted == CAPACITY
+
+
+@pytest.mark.parametrize("position", [3, None, "", "past len", b"past"])
+def test_a_position_that_is_no_name_is_refused(position: Any) -> None:
+    rows = lg.input("rows", "float32", [2, 4])
+    for made in (
+        lambda: LatentCache.inputs(rows, 1, CAPACITY, [[4]], position=position),
+        lambda: lg.LayeredCache.inputs(rows, CAPACITY, [lg.Rows({"k": [4]})], position=position),
+    ):
+        with pytest.raises(lg.ShapeError) as caught:
+            made()
+        assert caught.value.what == f"{position!r} cannot name a size"
