@@ -323,7 +323,8 @@ class Machine(RuleBasedStateMachine):
 
 
 @each_case
-@pytest.mark.parametrize("chunk", [512, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow  # as tests/cache/test_family_machine.py, on real models
+@pytest.mark.parametrize("chunk", [512, 5])
 def test_decoders_behave_as_one_pass_over_what_they_read(
     exports: Exports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, lowering: str, chunk: int
 ) -> None:
