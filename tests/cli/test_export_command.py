@@ -20,6 +20,7 @@ from safetensors.numpy import load_file
 
 from lazygraph.cli import main
 from lazygraph.export.decoder import Decoder
+from lazygraph.export.files import Draft
 from tests.support.checkpoints import random_tensors, shapes, small_config, write_folder
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -373,14 +374,20 @@ def test_a_disk_that_fills_at_the_end_leaves_the_old_export_whole(
     out = tmp_path / "out"
     assert main(["export", str(talker), "-o", str(out)]) == 0
     before = _snapshot(out)
-    whole = Path.write_text
+    whole, settle = Path.write_text, Draft.settle
 
     def full(self: Path, *arguments: Any, **options: Any) -> int:
         if self.name == name:
             raise OSError(28, "No space left on device")
         return whole(self, *arguments, **options)
 
+    def full_draft(self: Draft) -> None:
+        if self.place.name == name:
+            raise OSError(28, "No space left on device")
+        settle(self)
+
     monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Draft, "settle", full_draft)
     capsys.readouterr()
     assert main(["export", str(talker), "-o", str(out), "--max-seq-len", "9"]) == 1
     _refused(1, *reversed(capsys.readouterr()), "No space left on device", "what was there before is unchanged")
