@@ -244,6 +244,24 @@ def check_room(
     )
 
 
+def check_batch_room(cache: object, op: str, layer: int | None, n: Size, capacity: int) -> None:
+    """Check that the ``n`` tokens of a text could fit at all; the rest is for whoever runs the graph.
+
+    Raises:
+        CacheOverflowError: They could not.
+    """
+    if dims.at_most(n, capacity) is False:
+        raise CacheOverflowError(
+            f"{n} rows pass the end at {capacity}",
+            op=op,
+            operands={"cache": cache},
+            expected=f"n <= {capacity}",
+            layer=layer,
+            wanted=capacity,
+            got=n,
+        )
+
+
 def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any, capacities: Sequence[int]) -> Buffers:
     """Return the buffers that a cache continues from, ``[layer][slot]``; ``capacities`` are each layer's rows.
 
@@ -253,22 +271,16 @@ def buffers_given(graph: Graph, declared: CacheLayout, buffers: Any, capacities:
         SlotDTypeError: Another element type.
         SlotGraphError: Another graph.
     """
-    if not isinstance(buffers, Sequence) or not all(isinstance(layer, Sequence) for layer in buffers):
-        raise SlotCountError(
-            f"buffers is {buffers!r}",
-            op="LatentCache",
-            expected=f"a list per layer of {declared.n_slots} tensors",
-            wanted=(declared.n_layers, declared.n_slots),
-            got=buffers,
-        )
-    given = tuple(tuple(layer) for layer in buffers)
+    listed_all = isinstance(buffers, Sequence) and all(isinstance(layer, Sequence) for layer in buffers)
+    given = tuple(tuple(layer) for layer in buffers) if listed_all else ()
     if len(given) != declared.n_layers or any(len(layer) != declared.n_slots for layer in given):
+        counts = [len(layer) for layer in given]
         raise SlotCountError(
-            f"buffers for {len(given)} layers of {[len(layer) for layer in given]} slots",
+            f"buffers for {len(given)} layers of {counts} slots" if listed_all else f"buffers is {buffers!r}",
             op="LatentCache",
-            expected=f"{declared.n_layers} layers of {declared.n_slots} slots",
+            expected=f"{declared.n_layers} layers of {declared.n_slots} slots: a list per layer of tensors",
             wanted=(declared.n_layers, declared.n_slots),
-            got=[len(layer) for layer in given],
+            got=counts if listed_all else buffers,
         )
     for layer, slots in enumerate(given):
         for slot, (tensor, sizes) in enumerate(zip(slots, declared.trailing, strict=True)):

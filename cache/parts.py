@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 
 from lazygraph import dims
 from lazygraph.cache.layout import CacheLayout, layout
+from lazygraph.cache.ring import check_window
 from lazygraph.dims import Dim, Size
 from lazygraph.dtypes import DTypeLike, float32
 from lazygraph.errors import CacheError, SlotCountError
@@ -65,16 +66,7 @@ class Window:
         Raises:
             CacheError: A window below 1, or sinks below 0.
         """
-        for name, value, least in (("window", self.window, 1), ("sinks", self.sinks, 0)):
-            number = whole(value)
-            if number is None or number < least:
-                raise CacheError(
-                    f"{name} is {value!r}",
-                    op="Window",
-                    expected=f"an int of at least {least}",
-                    wanted=least,
-                    got=value,
-                )
+        check_window("Window", self.window, self.sinks)
         return _layout(self, max_seq_len)
 
     def shape(self, rows: Size, sizes: tuple[int, ...]) -> Shape:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from lazygraph import dims, nn, ops
 from lazygraph.cache.fitting import cast_to_slots
 from lazygraph.cache.latent import LatentCache
-from lazygraph.cache.layout import CacheLayout, layout
+from lazygraph.cache.layout import layout
 from lazygraph.cache.reading import CacheStep, Mix
-from lazygraph.cache.ring import Ring, after_reading, positions_held, rows_written, visible
+from lazygraph.cache.ring import Ring, after_reading, declared_ring, positions_held, rows_written, visible
 from lazygraph.cache.rows import first_rows
 from lazygraph.cache.state import input_state
 from lazygraph.dims import Size, SizeLike
 from lazygraph.dtypes import DTypeLike, float32
-from lazygraph.errors import CacheError, CacheLayerError
+from lazygraph.errors import CacheError
 from lazygraph.memory import Lowering, Memory
 from lazygraph.tensor import Graph, Tensor
-from lazygraph.whole import whole
 
 
 class RotatingCache(LatentCache):
@@ -68,7 +66,9 @@ class RotatingCache(LatentCache):
         slot_names: Sequence[str] | None = None,
     ) -> None:
         declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
-        self._state = self._fixed(anchor, declared, position, buffers, _ring(declared, window, sinks, layers))
+        self._state = self._fixed(
+            anchor, declared, position, buffers, declared_ring("RotatingCache", declared, window, sinks, layers)
+        )
 
     @classmethod
     def inputs(  # type: ignore[override]  # a window has no default
@@ -107,7 +107,11 @@ class RotatingCache(LatentCache):
             CacheError: No such lowering; else as for the constructor.
         """
         declared = layout(n_layers, max_seq_len, slot_trailing, dtype, slot_names)
-        return cls._of(input_state(anchor, declared, position, lowering, _ring(declared, window, sinks, layers)))
+        return cls._of(
+            input_state(
+                anchor, declared, position, lowering, declared_ring("RotatingCache", declared, window, sinks, layers)
+            )
+        )
 
     # ---- what it is ----
 
@@ -138,28 +142,15 @@ class RotatingCache(LatentCache):
 
     def memory(self) -> tuple[Memory, ...]:
         """Return what whoever runs the graph must keep between two runs: every slot of every layer."""
-        ring = self._ring
-        facts: dict[str, Any] = {
-            "kind": "window",
-            "capacity": ring.capacity,
-            "window": ring.window,
-            "sinks": ring.sinks,
-        }
-        return tuple(replace(slot, **facts) if slot.layer in ring.layers else slot for slot in super().memory())
+        return self._ring.memory(super().memory())
 
     def __repr__(self) -> str:
-        declared, ring = self.layout, self._ring
-        length = str(self.current_seq_len)
-        slots = " + ".join(
-            f"{name} {list(sizes)}" for name, sizes in zip(declared.slot_names, declared.trailing, strict=True)
-        )
-        some = "" if len(ring.layers) == declared.n_layers else f" in {len(ring.layers)} layers"
-        sinks = f" and {ring.sinks} sinks" if ring.sinks else ""
+        declared, length = self.layout, str(self.current_seq_len)
         nbytes = sum(slot.nbytes for slot in self.memory())
         return (
-            f"{type(self).__name__}({declared.n_layers} layers x ({slots}) {declared.dtype}, window of {ring.window}"
-            f"{sinks}{some}, {f'({length})' if ' ' in length else length}/{declared.max_seq_len} rows, "
-            f"{nbytes:,} bytes)"
+            f"{type(self).__name__}({declared.n_layers} layers x ({declared.slots_text}) {declared.dtype}, "
+            f"{self._ring.text(declared.n_layers)}, {f'({length})' if ' ' in length else length}/"
+            f"{declared.max_seq_len} rows, {nbytes:,} bytes)"
         )
 
     # ---- writing ----
@@ -280,34 +271,10 @@ class RotatingCache(LatentCache):
         state = self._state
         anchor, new = state.buffers[int(layer)][0], self.positions(n)
         if state.length == 0:
-            return visible(self._ring, new[:0], new)
+            return visible(self._ring, new[:0], new, new)
         rows = self._kept(0) if state.lowering == "buffer" else anchor.shape[0]
-        return visible(self._ring, positions_held(self._ring, state.length, rows, state.lowering, anchor), new)
-
-
-def _ring(declared: CacheLayout, window: Any, sinks: Any, layers: Any) -> Ring:
-    numbers = {}
-    for name, value, least in (("window", window, 1), ("sinks", sinks, 0)):
-        number = whole(value)
-        if number is None or number < least:
-            raise CacheError(
-                f"{name} is {value!r}",
-                op="RotatingCache",
-                expected=f"an int of at least {least}",
-                wanted=least,
-                got=value,
-            )
-        numbers[name] = number
-    if layers is not None and not isinstance(layers, Collection):
-        raise CacheLayerError(
-            f"layers is {layers!r}", op="RotatingCache", expected="a list of layers, or None for all", got=layers
-        )
-    chosen = range(declared.n_layers) if layers is None else [declared.check_layer("RotatingCache", i) for i in layers]
-    if not chosen:
-        raise CacheLayerError(
-            "no layer slides", op="RotatingCache", expected="at least one layer", hint="a LatentCache keeps every row"
-        )
-    return Ring(numbers["window"], numbers["sinks"], frozenset(chosen))
+        held = positions_held(self._ring, state.length, rows, state.lowering, anchor)
+        return visible(self._ring, held, new, new)
 
 
 __all__ = ["RotatingCache"]

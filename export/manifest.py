@@ -102,16 +102,17 @@ def _described(manifest: Manifest) -> tuple[dict[str, str], dict[str, str]]:
     if manifest.batch:
         inputs["new_len"] = "int64 [batch]: how many of the n ids are new tokens of the row; the others are padding"
     outputs = {"logits": f"float32 [{each}n - logits_from, vocab_size]"}
+    taken, given = (_BATCH_INPUTS, _BATCH_OUTPUTS) if manifest.batch else (_INPUTS, _OUTPUTS)
     for kind in dict.fromkeys(slot.kind for slot in manifest.memory):
         label = f"past.<layer>.<slot>, {kind}"
-        inputs[label] = _INPUTS.get((kind, manifest.lowering)) or _INPUTS[kind, ""]
+        inputs[label] = taken.get((kind, manifest.lowering)) or taken[kind, ""]
         if kind != "once":
-            written = _OUTPUTS.get((kind, manifest.lowering)) or _OUTPUTS[kind, ""]
+            written = given.get((kind, manifest.lowering)) or given[kind, ""]
             outputs[label.replace("past", "present")] = written
     return inputs, outputs
 
 
-# Per kind and lowering; where the lowering makes no difference, under "". A batch has an axis before these.
+# Per kind and lowering; where the lowering makes no difference, under "".
 _INPUTS = {
     ("rows", "buffer"): "[capacity, ...trailing]",
     ("rows", "view"): "[rows, ...trailing], rows at least past_len + n; those beyond are masked, and must hold zeros",
@@ -131,6 +132,41 @@ _OUTPUTS = {
     ("window", ""): _WRITTEN,
     ("window", "concat"): "[min(past_len + n, capacity), ...trailing]",
     ("state", ""): "what replaces the input",
+}
+_NOTHING = "; what does not count of a text may hold anything"
+_BATCH_INPUTS = {
+    ("rows", "buffer"): "[batch, capacity, ...trailing]: row p of a text is its token p" + _NOTHING,
+    (
+        "rows",
+        "view",
+    ): "[batch, rows, ...trailing], rows at least the greatest past_len + new_len: row p of a text is its "
+    "token p" + _NOTHING,
+    (
+        "rows",
+        "concat",
+    ): "[batch, rows, ...trailing], rows the greatest past_len, or more: row p of a text is its token p" + _NOTHING,
+    ("window", "buffer"): "[batch, capacity, ...trailing]: of each text the first `sinks` rows, then position p at "
+    "sinks + (p - sinks) mod window" + _NOTHING,
+    ("window", "view"): "[batch, rows, ...trailing], rows at least min(greatest past_len + new_len, capacity): of each "
+    "text the first rows of its ring" + _NOTHING,
+    (
+        "window",
+        "concat",
+    ): "[batch, rows, ...trailing], rows min(greatest past_len, capacity), or more: of each text the "
+    "rows kept, oldest first, from row 0 on" + _NOTHING,
+    ("state", ""): "[batch, ...trailing]; zeros before a text's first token",
+    (
+        "once",
+        "",
+    ): "[batch, rows, ...trailing]: filled once, the same on every run of a text; rows as many as the longest has",
+}
+_LONGER = "[batch, rows, ...trailing], as many as came, or as the longest text now keeps, where that is more"
+_BATCH_OUTPUTS = {
+    ("rows", ""): _WRITTEN,
+    ("rows", "concat"): _LONGER,
+    ("window", ""): _WRITTEN,
+    ("window", "concat"): _LONGER,
+    ("state", ""): "what replaces the input; of a text without new tokens, the input",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from lazygraph.export.buffers import Content, SlotMemory
 from lazygraph.export.groups import Bound, Group, Lengths, Now, Place
 from lazygraph.memory import Memory
 
@@ -51,31 +52,71 @@ class Replaced(Group):
         if to == self.now.lengths[text]:
             return
         for slot in self.slots:
-            kept = slot.written(self.now.flip).content()[text] if to == self._began[text] else 0
-            content = self._content(slot)
-            content[text] = kept
-            self._put(slot, content)
+            before = self._packed(slot.written(self.now.flip).content(), slot, 1) if to == self._began[text] else None
+            whole = self._content(slot)
+            content = self._packed(whole, slot, 0)
+            content[text] = 0
+            if before is not None:
+                content[text, : before.shape[1]] = before[text]
+            self._put(slot, whole)
         self._began = [*self._began[:text], None, *self._began[text + 1 :]]
+
+    def _packed(self, content: Content, slot: SlotMemory, runs: int) -> Content:
+        """Return what a memory holds as its last run left it: ``(texts, rows, bytes per row)``.
+
+        Args:
+            content: The memory.
+            slot: Whose it is.
+            runs: How many runs ago it was what counts: 0 or 1.
+        """
+        return content
 
 
 class Joined(Replaced):
-    """Slots of past/present graphs: exactly the rows kept go in, and those kept after the step come out."""
+    """Slots of past/present graphs: the rows kept go in, and those kept after the step come out.
+
+    Of several texts all have as many rows as the longest, one text behind the other. One that was shortened leaves the
+    others' rows where they are: more come in than the longest has, and as many go out.
+    """
 
     def __init__(self, place: Place, now: Now, slots: Sequence[Memory]) -> None:
         super().__init__(place, now, slots)
-        self._sizes = (0, 0)
+        self._running = (0, 0)  # rows of each text that go in and come out of the run that was made ready
+        # Per text, the rows of what is read next, and of what was read before; of one text those that count.
+        self._rows_now = self._rows_before = 0
 
     def before(self, past: Lengths, new: Lengths) -> None:
         super().before(past, new)
         kept = self.slots[0].slot.kept_rows
-        self._sizes = kept(max(past)), kept(max(map(int.__add__, past, new)))
+        rows = kept(max(past)) if self.place.texts == 1 else self._rows_now
+        self._running = rows, max(rows, kept(max(map(int.__add__, past, new))))
+
+    def settle(self, past: Lengths, new: Lengths) -> None:
+        super().settle(past, new)
+        self._rows_before, self._rows_now = self._running
 
     def key(self) -> object:
-        return (self._generation, self.now.flip % 2, self._sizes)
+        return (self._generation, self.now.flip % 2, self._running)
 
     def bound(self) -> Iterator[Bound]:
         for slot in self.slots:
-            yield slot, *self._sizes
+            yield slot, *self._running
+
+    def _packed(self, content: Content, slot: SlotMemory, runs: int) -> Content:
+        texts, rows, width = self.place.texts, self._rows_before if runs else self._rows_now, slot.slot.bytes_per_row
+        return content.reshape(-1)[: texts * rows * width].reshape(texts, rows, width)
+
+    def saved(self) -> Iterator[tuple[SlotMemory, Content]]:
+        for slot in self.slots:
+            held = self._packed(slot.read(self.now.flip).content(), slot, 0)
+            yield slot, held[:, : slot.slot.kept_rows(max(self.now.lengths))]
+
+    def restore(self, slot: SlotMemory, content: Content) -> None:
+        self._rows_now = content.shape[1]
+        self._set(slot, self.now.flip % 2, self._new(slot.slot))
+        whole = slot.read(self.now.flip).content()
+        self._packed(whole, slot, 0)[:] = content
+        self._put(slot, whole)
 
     def _whole(self, text: int) -> bool:
         """Return whether no row of the text was dropped yet: a shorter one is then its first rows."""

@@ -60,7 +60,8 @@ class Ring(Group):
     def before(self, past: Lengths, new: Lengths) -> None:
         self._own(self.capacity)
         for text, (start, count) in enumerate(zip(past, new, strict=True)):
-            self._undo[text] = self._saved_rows(text, start, count) if count > 1 else None
+            if count:  # a text that waits can still go back into its own last run
+                self._undo[text] = self._saved_rows(text, start, count) if count > 1 else None
         if self.place.lowering == "view" and self.place.texts == 1:
             longest = past[0] + new[0]
             self._bound_rows = min(self.capacity, -(-longest // STRIDE) * STRIDE)

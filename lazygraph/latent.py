@@ -90,7 +90,7 @@ def absorbed(query: LatentQuery, c_kv: Rows, k_pe: Rows) -> Tensor:
     """
     latents, turning = _fitting("absorbed", query, c_kv, k_pe)
     if len(latents[0].shape) == 3:
-        return _joined(absorbed_batch(query, latents[0], turning[0]))
+        return _joined(absorbed_batch(query, latents, turning))
     heads, n, rank = query.q_nope.shape[0], query.q_nope.shape[1], latents[0].shape[1]
 
     # One matrix of all heads' queries against one matrix of rows: the rows are read once, where they lie. In half
@@ -139,7 +139,7 @@ def expanded(query: LatentQuery, c_kv: Rows, k_pe: Rows) -> Tensor:
     """
     latents, turning = _fitting("expanded", query, c_kv, k_pe)
     if len(latents[0].shape) == 3:
-        return _joined(expanded_batch(query, latents[0], turning[0]))
+        return _joined(expanded_batch(query, latents, turning))
     # Scaled before the product: in half precision a score could overflow before it is scaled.
     q_nope, q_pe = query.q_nope * query.scale, query.q_pe * query.scale
     scores, values = [], []

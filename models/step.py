@@ -10,7 +10,6 @@ from lazygraph import nn, ops
 from lazygraph.cache import BatchCache, CacheStep, Code, LatentCache, QuantisedCache, RotatingCache
 from lazygraph.dims import size
 from lazygraph.dtypes import DType, int64
-from lazygraph.errors import UnsupportedError
 from lazygraph.models.program import BuildOptions
 from lazygraph.models.rope import Rope
 from lazygraph.tensor import Tensor
@@ -45,9 +44,6 @@ def tokens_and_cache(
 
     Returns:
         ``input_ids``, ``int64 (tokens,)`` and the cache.
-
-    Raises:
-        UnsupportedError: A batch whose cache would outgrow a window, or is lowered as concat.
     """
     capacity, kept, how = options.max_seq_len, options.kept, options.lowering
     code = kept if isinstance(kept, Code) else None
@@ -58,15 +54,19 @@ def tokens_and_cache(
     sliding = window if window is not None and window.size < capacity else None
     cache: LatentCache
     if options.batch:
-        if sliding is not None:
-            raise UnsupportedError(
-                f"a sliding window of {sliding.size} tokens in a batch, and a cache of {capacity}",
-                op="export",
-                expected=f"one text at a time, or a cache within the window: --max-seq-len {sliding.size} or less",
-            )
         ids = ops.input("input_ids", int64, [size("batch", min=1), n])
         tokens = ops.reshape(ids, [-1])
-        cache = BatchCache.inputs(ids, n_layers, capacity, trailing, dtypes, slot_names=names, lowering=how)
+        cache = BatchCache.inputs(
+            ids,
+            n_layers,
+            capacity,
+            trailing,
+            dtypes,
+            window=sliding.size if sliding else None,
+            layers=sliding.layers if sliding else None,
+            slot_names=names,
+            lowering=how,
+        )
     else:
         ids = tokens = ops.input("input_ids", int64, [n])
         if sliding is None:

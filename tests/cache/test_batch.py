@@ -103,8 +103,6 @@ def test_refusals() -> None:
     ids = lg.input("x", "float32", ["batch", "n"])
     with pytest.raises(lg.ShapeError, match="no batch"):
         lg.BatchCache.inputs(lg.input("x", "float32", ["n"]), 1, 8, [[4]])
-    with pytest.raises(lg.UnsupportedError, match="a batch lowered as concat"):
-        lg.BatchCache.inputs(ids, 1, 8, [[4]], lowering="concat")
     cache = lg.BatchCache.inputs(ids, 1, 8, [[4]])
     assert repr(cache) == "BatchCache(batch x 1 layers x (slot0 [4]) float32, 8 rows, 128 bytes each)"
     with pytest.raises(lg.CacheError, match="a length of its own"):

@@ -49,7 +49,7 @@ def cases() -> list[Any]:
         for lowering, types, batch in itertools.product(LOWERINGS, TYPES, (False, True)):
             if kind.code and types.endswith(" rows"):
                 continue  # rows are codes: see test_what_cannot_be_is_refused_by_name
-            if batch and (lowering == "concat" or kind.layered or kind.windows):
+            if batch and kind.layered:
                 continue
             slow = types.endswith(" rows") and lowering != "view"
             marks = [pytest.mark.slow] if slow else []

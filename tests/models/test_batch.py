@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from safetensors.numpy import load_file
 
 import lazygraph as lg
 from lazygraph.export.manifest import read_manifest
+from lazygraph.memory import Lowering
+from tests.support.batching import BatchRunner, padded
 
 Array = np.ndarray[Any, Any]
 ROWS = 40
+LOWERINGS: tuple[Lowering, ...] = ("buffer", "view", "concat")
 MODELS = ("llama", "qwen3", "deepseek_v2", "deepseek_v2_lite", "deepseek_v3", "deepseek_v3_fp8")
 # Per step, how many tokens each of three texts brings: a left-padded prompt, ragged steps, a text that pauses.
 STEPS = [[9, 4, 1], [1, 1, 1], [1, 5, 0], [3, 0, 7], [0, 1, 1], [1, 1, 1], [12, 2, 6]]
@@ -143,3 +147,50 @@ def test_the_manifest_says_batch_and_every_slot_is_written_in_place(exports: dic
     for folder in exports.values():
         manifest = read_manifest(folder)
         assert manifest.batch and not manifest.copied
+
+
+WINDOWED = [
+    [[9, 4, 1], *[[1, 1, 1]] * 8, [0, 1, 7], [1, 1, 0]],  # before the window of 6 is full, when it is, one more
+    [[32, 20, 1], [0, 1, 21]],  # prompts longer than it
+    [[4, 6, 5], [5, 1, 7], [1, 18, 2], [1, 0, 6], [15, 0, 1]],  # across the wrap
+]
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+@pytest.mark.parametrize(("model", "steps"), [("mistral_sliding", WINDOWED), ("deepseek_v2_lite", WINDOWED[::2])])
+def test_windows_and_past_and_present_too(
+    goldens: Path, tmp_path: Path, model: str, steps: list[list[list[int]]], lowering: Lowering
+) -> None:
+    golden = load_file(goldens / model / "golden.safetensors")
+    tokens = golden["tokens"][:32].tolist()
+    texts = [tokens, tokens[5:30], tokens[3:25]]
+    manifest = lg.convert(goldens / model, tmp_path / "batch", max_seq_len=ROWS, batch=True, lowering=lowering)
+    assert manifest.batch and manifest.lowering == lowering and not manifest.copied
+    lg.convert(goldens / model, tmp_path / "one", max_seq_len=ROWS)
+    alone = [golden["logits"], *(lg.Decoder.open(tmp_path / "one", threads=1).append(text) for text in texts[1:])]
+    in_place = lowering != "concat"
+    for turns in steps:
+        batch = BatchRunner(tmp_path / "batch" / "model.onnx", manifest.memory, lowering, 3, in_place=in_place)
+        done = [0, 0, 0]
+        for counts in turns:
+            new = [np.array(text[at : at + count]) for text, at, count in zip(texts, done, counts, strict=True)]
+            n = max(counts)
+            inputs = {"input_ids": padded(new, n, 7).astype(np.int64), "logits_from": np.array(0)}
+            logits = batch.run(inputs, counts, ["logits"])["logits"]
+            for which, count in enumerate(counts):
+                wanted = alone[which][done[which] : done[which] + count]
+                np.testing.assert_allclose(logits[which, n - count :], wanted, atol=1e-4, rtol=0)
+                done[which] += count
+        for slot in manifest.memory if model == "mistral_sliding" else ():
+            assert (slot.kind, slot.capacity) == ("window", 6)
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+def test_what_a_batch_takes_and_gives_stands_in_the_manifest(goldens: Path, tmp_path: Path, lowering: Lowering) -> None:
+    for model, kind in (("llama", "rows"), ("mistral_sliding", "window")):
+        lg.convert(goldens / model, tmp_path / model, max_seq_len=ROWS, batch=True, lowering=lowering)
+        said = json.loads((tmp_path / model / "manifest.json").read_text(encoding="utf-8"))
+        given = said["inputs"][f"past.<layer>.<slot>, {kind}"]
+        assert given.startswith("[batch, ") and "what does not count of a text may hold anything" in given
+        if lowering == "concat":
+            assert "or as the longest text now keeps" in said["outputs"][f"present.<layer>.<slot>, {kind}"]

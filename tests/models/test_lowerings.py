@@ -109,15 +109,6 @@ def test_a_lowering_that_is_none_is_refused(goldens: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
-def test_a_batch_is_not_lowered_as_concat_and_has_no_window(goldens: Path, tmp_path: Path) -> None:
-    with pytest.raises(lg.UnsupportedError, match="a batch lowered as concat"):
-        lg.convert(goldens / "llama", tmp_path / "out", batch=True, lowering="concat")
-    with pytest.raises(lg.UnsupportedError, match="sliding window of 6 tokens in a batch") as caught:
-        lg.convert(goldens / "mistral_sliding", tmp_path / "out", batch=True)
-    assert "--max-seq-len 6 or less" in caught.value.expected
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("lowering", LOWERINGS)
 def test_a_window_of_one_byte_rows_decodes_nearly_as_the_reference(
     goldens: Path, tmp_path: Path, lowering: Lowering

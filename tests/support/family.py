@@ -207,14 +207,14 @@ def _cache(ids: lg.Tensor, kind: Kind, lowering: Lowering, kept: str, batch: boo
     common: dict[str, Any] = {"slot_names": list(slots), "lowering": lowering}
     sizes = (len(kind.layers), CAPACITY, list(slots.values()), dtypes)
     cache: lg.LatentCache
-    if batch:
-        cache = lg.BatchCache.inputs(ids, *sizes, **common)
-    elif kind.windows:
+    if kind.windows:
         sliding = [i for i, layer in enumerate(kind.layers) if layer.window]
         one = kind.layers[sliding[0]]
-        cache = lg.RotatingCache.inputs(ids, *sizes, window=one.window or 1, sinks=one.sinks, layers=sliding, **common)
+        common |= {"window": one.window or 1, "sinks": one.sinks, "layers": sliding}
+    if batch:
+        cache = lg.BatchCache.inputs(ids, *sizes, **common)
     else:
-        cache = lg.LatentCache.inputs(ids, *sizes, **common)
+        cache = (lg.RotatingCache if kind.windows else lg.LatentCache).inputs(ids, *sizes, **common)
     return lg.QuantisedCache(cache, code) if code else cache
 
 
